@@ -17,7 +17,7 @@ from fairlead.model.job_type import JobType
 
 
 class Deviations(NamedTuple):
-    """How far job types deviate from the table, in log rate: means and covariances."""
+    """The deviations of job types from the table, in log rate: means and covariances."""
 
     outside: Floats  # (job_types, slots) mean given all jobs but its own
     outside_cov: Floats  # (job_types, slots, slots)

@@ -36,7 +36,7 @@ _KEY_STRIDE = 1 << 24  # more than a table has job types
 
 @dataclass(frozen=True, slots=True)
 class GavelEstimatorOptions:
-    """How much is known beforehand."""
+    """The options: how much is known beforehand."""
 
     references: int | None = None  # families among which a job is matched; None = all
     profiling: float = 1.0  # probability that a job is measured in a pair with a reference

@@ -75,7 +75,7 @@ class EstimatedJobs:
 
     @property
     def n(self) -> int:
-        """How many jobs there are."""
+        """Return how many jobs there are."""
         return self.evidence.n
 
     def row(self, job: int) -> int | None:

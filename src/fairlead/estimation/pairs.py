@@ -1,4 +1,4 @@
-"""How much two jobs on the same devices slow each other: completed from the pairs that are known.
+"""The slowdown of two jobs on the same devices by each other: completed from the pairs that are known.
 
     log (rate in a pair / rate alone) [a with b, slot] = sensitivity[a] + pressure[b] + slot[t] + rest[a, b,
     t]

@@ -1,4 +1,4 @@
-"""How far off each user's estimates of rates are, learned as jobs are measured.
+"""The bias of each user's estimates of rates, learned as jobs are measured.
 
     log estimate = log rate + bias of the user + error,    error ~ N(0, v of the user)
 

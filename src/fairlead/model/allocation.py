@@ -34,8 +34,8 @@ _REPORT = {
 
 @dataclass(frozen=True, slots=True)
 class SolveReport:
-    """How an allocation was found, and how good it is. Nothing here depends on the wall clock: a replay
-    of the journal must find the same report."""
+    """The way in which an allocation was found, and its quality. Nothing here depends on the wall clock: a
+    replay of the journal must find the same report."""
 
     status: str  # how the shares were found, for people: "optimal", "closed-form", "rounded", ...
     objective: float | None = None  # the policy's own, as its docstring defines it

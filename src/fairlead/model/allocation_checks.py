@@ -1,4 +1,4 @@
-"""Whether an allocation is feasible for a snapshot, and what it gives to each job and accelerator type."""
+"""Checks of whether an allocation is feasible for a snapshot, and what it gives to each job and type."""
 
 from dataclasses import replace
 from typing import TypeVar

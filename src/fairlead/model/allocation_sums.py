@@ -65,7 +65,7 @@ def _keys(jobs: Ints, groups: Ints, keys: Ints) -> int:
 
 @kernel("b1(i8[::1])", allocates=False)
 def _without_gaps(jobs: Ints) -> bool:
-    """Whether ids are consecutive, so that positions need no search."""
+    """Return whether ids are consecutive, so that positions need no search."""
     n = len(jobs)
     return n > 0 and jobs[n - 1] - jobs[0] == n - 1
 

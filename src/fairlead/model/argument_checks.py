@@ -12,12 +12,12 @@ Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number, of Python or of NumPy; False for True and False."""
+    """Return whether a value is a number, of Python or of NumPy; False for True and False."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is a whole number by its type; False for True and False."""
+    """Return whether a value is a whole number by its type; False for True and False."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 

@@ -64,7 +64,7 @@ class CriticalRegimes:
     period: int | None = None  # ``head`` epochs of every so many, not only of the first
 
     def within(self, epoch: Ints, batch: int, profile: bool = True) -> Bools:
-        """Whether an epoch is critical for a job that started with this batch size."""
+        """Return whether an epoch is critical for a job that started with this batch size."""
         head = self.head_by_batch.get(batch, self.head)
         found: Bools = (epoch if self.period is None else epoch % self.period) < head
         for first, last in self.spans + (self.profiled if profile else ()):

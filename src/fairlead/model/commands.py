@@ -12,7 +12,7 @@ from fairlead.model.snapshot import Snapshot
 
 
 class JobEnd(IntEnum):
-    """Why a job left."""
+    """The reason why a job left."""
 
     COMPLETED = 1
     DROPPED = 2  # failed too often

@@ -32,5 +32,5 @@ def _two_units(seconds: int, large: str, large_s: int, small: str, small_s: int)
 
 
 def ago(at_s: float, now_s: float) -> str:
-    """How long ago something was; both times count from the same moment."""
+    """Return how long ago something was; both times count from the same moment."""
     return f"{duration(max(now_s - at_s, 0.0))} ago"

@@ -14,7 +14,7 @@ from fairlead.model.plan import PlannerAnswer, Schedule
 
 
 class RoundOutcome(IntEnum):
-    """How one member of a job group came out of a round."""
+    """The outcome of a round for one member of a job group."""
 
     RAN = 0  # its steps count
     FAILED = 1  # the attempt failed: nothing counts, and five in a row drop the job (simulator)

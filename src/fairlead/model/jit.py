@@ -72,11 +72,11 @@ class _Kernel:
         return self._entry(*args)
 
     def is_interpretable(self) -> bool:
-        """Whether its Python function may stand in for its machine code."""
+        """Return whether its Python function may stand in for its machine code."""
         return not self.function.__module__.startswith(_ALWAYS_COMPILED) and self.is_cacheable()
 
     def _is_interpreted(self) -> bool:
-        """Whether another process is to compile it, and has not yet, as of the last look."""
+        """Return whether another process is to compile it, and has not yet, as of the last look."""
         now = time.monotonic()
         if now - self._looked_s >= LOOK_AGAIN_S:
             if not self.is_interpretable() or self.is_cached() or not is_interpreting():
@@ -121,8 +121,9 @@ class _Kernel:
         )
 
     def is_cached(self) -> bool:
-        """Whether this process or another has compiled it before, and kept it for all of its signatures, for
-        this processor, and for the bytecode that this interpreter makes of it (``python -O`` makes other)."""
+        """Return whether this process or another has compiled it before, and kept it for all of its
+        signatures, for this processor, and for the bytecode that this interpreter makes of it (``python -O``
+        makes other)."""
         if self._compiled is not None:
             return True
         made = self.dispatcher
@@ -136,7 +137,7 @@ class _Kernel:
             return False
 
     def is_cacheable(self) -> bool:
-        """Whether its machine code may be written somewhere."""
+        """Return whether its machine code may be written somewhere."""
         return hasattr(self.dispatcher._cache, "_cache_file")
 
     def compiled(self) -> Any:
@@ -277,7 +278,7 @@ def interpret_while(compiler: int) -> None:
 
 
 def is_interpreting() -> bool:
-    """Whether kernels that are not kept are interpreted."""
+    """Return whether kernels that are not kept are interpreted."""
     compiler = os.environ.get(_COMPILER)
     if compiler is None:
         return False
@@ -292,7 +293,7 @@ def is_interpreting() -> bool:
 
 
 def needs_compilation() -> bool:
-    """Whether a kernel of an imported module is not kept, though it could be."""
+    """Return whether a kernel of an imported module is not kept, though it could be."""
     return any(one.is_cacheable() and not one.is_cached() for one in _kernels)
 
 

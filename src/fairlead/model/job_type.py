@@ -150,7 +150,7 @@ class JobType:
         return self._replace(source=RateSource.MEASURED, variant="")
 
     def allows(self, accelerator: str) -> bool:
-        """Whether it may use accelerators of a type."""
+        """Return whether it may use accelerators of a type."""
         return self.accelerators is None or accelerator in self.accelerators
 
     def _replace(self, **changed: Any) -> "JobType":

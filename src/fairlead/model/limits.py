@@ -22,10 +22,10 @@ def check_seed(seed: int) -> int:
 
 
 def is_duration(value: float) -> bool:
-    """Whether a number of seconds is from 0 to ``MAX_SECONDS``; False for nan."""
+    """Return whether a number of seconds is from 0 to ``MAX_SECONDS``; False for nan."""
     return 0 <= value <= MAX_SECONDS
 
 
 def is_weight(value: float) -> bool:
-    """Whether a weight is from ``MIN_WEIGHT`` to ``MAX_WEIGHT``; False for nan."""
+    """Return whether a weight is from ``MIN_WEIGHT`` to ``MAX_WEIGHT``; False for nan."""
     return MIN_WEIGHT <= value <= MAX_WEIGHT

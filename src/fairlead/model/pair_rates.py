@@ -231,7 +231,7 @@ class PairRates:
         return replace(made, rate=rate, factor=factor)._compacted(keep_named=True)
 
     def is_measured(self, row: int) -> bool:
-        """Whether pairs of a job type were measured."""
+        """Return whether pairs of a job type were measured."""
         return not self.classes[self.row_class[row]]
 
     def _as_own_classes(self, rows: Ints) -> "PairRates":
@@ -269,7 +269,7 @@ class PairRates:
         )
 
     def equals(self, other: "PairRates") -> bool:
-        """Whether the rates are the same, in whatever order the classes are."""
+        """Return whether the rates are the same, in whatever order the classes are."""
         if self.shape != other.shape or not np.array_equal(self.factor, other.factor):
             return False
         mine = [self.classes[c] for c in self.row_class.tolist()]
@@ -307,7 +307,7 @@ def largest_colocated_rate(pairs: _Indexed) -> Floats:
 
 
 def _is_index(part: Any) -> bool:
-    """Whether it is a number or an array of them, not a slice or a mask."""
+    """Return whether it is a number or an array of them, not a slice or a mask."""
     return np.asarray(part).dtype.kind in "iu"
 
 

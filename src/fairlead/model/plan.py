@@ -86,16 +86,18 @@ class Policy(Protocol):
 
     @property
     def heterogeneity_aware(self) -> bool:
-        """Whether it uses the rates of the accelerator types. (Gavel's mechanism shuffles types if not.)"""
+        """Return whether it uses the rates of the accelerator types. (Gavel's mechanism shuffles types if
+        not.)"""
 
     @property
     def space_sharing(self) -> bool:
-        """Whether it uses job groups of two jobs."""
+        """Return whether it uses job groups of two jobs."""
 
     @property
     def work_conserving(self) -> bool:
-        """Whether job groups that are owed nothing, for want of a share or because they are ahead of it, may
-        fill devices that are left over. If not, these stand idle until somebody is owed time again."""
+        """Return whether job groups that are owed nothing, for want of a share or because they are ahead of
+        it, may fill devices that are left over. If not, these stand idle until somebody is owed time
+        again."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Return the shares that solve the policy's program for the jobs and devices of the snapshot. They
@@ -125,7 +127,7 @@ def optional_traits(policy: object) -> BasePolicy:
 
 
 def weighs_prices(planner: object) -> bool:
-    """Whether the policy of a planner, if it has one, declares that."""
+    """Return whether the policy of a planner, if it has one, declares that."""
     return optional_traits(getattr(planner, "policy", planner)).weighs_prices
 
 
@@ -165,13 +167,13 @@ class Planner(Protocol):
 
     @property
     def space_sharing(self) -> bool:
-        """Whether it uses job groups of two jobs."""
+        """Return whether it uses job groups of two jobs."""
 
     def start(self) -> PlannerState:
         """Return the state before the first round."""
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: PlannerState) -> bool:
-        """Whether to solve before the next round. changed: since the last solve; stalled: nothing runs
+        """Return whether to solve before the next round. changed: since the last solve; stalled: nothing runs
         and nothing will happen by itself."""
 
     def solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:

@@ -133,7 +133,7 @@ class Snapshot:
 
     @property
     def space_sharing(self) -> bool:
-        """Whether there are job groups of more than one job."""
+        """Return whether there are job groups of more than one job."""
         return bool(self.group_members.shape[1] > 1)
 
     @property

@@ -19,7 +19,8 @@ _OUR_FILES = f"{Path(__file__).parents[1]}/"
 
 
 def is_built_in(made: object) -> bool:
-    """Whether an object is of one of Fairlead's own classes, which are tested and asked as they are."""
+    """Return whether an object is of one of Fairlead's own classes, which are tested and asked as they
+    are."""
     return type(made).__module__.startswith("fairlead.")
 
 

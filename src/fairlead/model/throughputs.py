@@ -301,7 +301,7 @@ class Throughputs:
 
     @cached_property
     def locality_matters(self) -> bool:
-        """Whether any slot type has one of the other locality."""
+        """Return whether any slot type has one of the other locality."""
         return bool((self.other_locality >= 0).any())
 
     @cached_property
@@ -352,7 +352,7 @@ class Throughputs:
 
 
 def _is_frozen(array: Floats) -> bool:
-    """Whether an array of rates can be kept as it is: nobody can write it, also not through a view."""
+    """Return whether an array of rates can be kept as it is: nobody can write it, also not through a view."""
     flags = array.flags
     return (
         array.dtype == np.float64 and flags.c_contiguous and flags.owndata and not flags.writeable

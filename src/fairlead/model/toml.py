@@ -44,7 +44,7 @@ def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]
 
 
 def _depths(table: dict[str, Any]) -> Iterator[int]:
-    """How deep each table and array stands, the outermost at 1, without recursion."""
+    """Yield how deep each table and array stands, the outermost at 1, without recursion."""
     stack: list[tuple[Any, int]] = [(table, 1)]
     while stack:
         value, depth = stack.pop()

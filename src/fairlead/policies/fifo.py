@@ -180,7 +180,7 @@ class _Queue:
         return int(among[hash_choice(self.seed, int(self.id[job]), len(among))])
 
     def _worth_moving(self, job: int, here: int, there: int) -> bool:
-        """Whether the job is done earlier if it restarts on the faster type."""
+        """Return whether the job is done earlier if it restarts on the faster type."""
         left = self.steps_left[job]
         return bool(
             left / self.rate[job, here] > self.restart_s[job] + left / self.rate[job, there]

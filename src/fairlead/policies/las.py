@@ -163,7 +163,7 @@ def las_problem(snapshot: Snapshot) -> MaxMin:
 
 
 def exceeds_simplex_limit(problem: MaxMin) -> bool:
-    """Whether the simplex method would take too long, or hardly two jobs are alike."""
+    """Return whether the simplex method would take too long, or hardly two jobs are alike."""
     distinct_rates = 2 * len(problem.classes.id) > len(problem.job_class)
     most = MAX_SIMPLEX_RATES if distinct_rates else MAX_EXACT_RATES
     return bool(np.count_nonzero(problem.class_worth) > most)

@@ -58,17 +58,17 @@ class Partition:
 
     @property
     def heterogeneity_aware(self) -> bool:
-        """Whether the inner policy is."""
+        """Return whether the inner policy uses the rates of the accelerator types."""
         return self.inner.heterogeneity_aware
 
     @property
     def space_sharing(self) -> bool:
-        """Whether the inner policy is; pairs are of jobs in one part."""
+        """Return whether the inner policy uses job groups of two jobs; pairs are of jobs in one part."""
         return self.inner.space_sharing
 
     @property
     def work_conserving(self) -> bool:
-        """Whether the inner policy is."""
+        """Return whether the inner policy may fill devices that are left over."""
         return self.inner.work_conserving
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

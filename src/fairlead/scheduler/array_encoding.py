@@ -70,7 +70,7 @@ class _Shape(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """How an array is stored."""
+    """The layout in which an array is stored."""
 
     sparse: bool  # without zeros
     short: bool  # 32 bits per value
@@ -143,7 +143,7 @@ def pack_ends(command: EndJobs, keys: NDArray[np.uint8]) -> bytes | None:
 
 
 def _are_plain(arrays: tuple[NDArray[Any], ...], layout: tuple[tuple[Any, int], ...]) -> bool:
-    """Whether arrays are C-contiguous and have these dtypes and numbers of dimensions."""
+    """Return whether arrays are C-contiguous and have these dtypes and numbers of dimensions."""
     for array, (dtype, ndim) in zip(arrays, layout, strict=True):
         same = array.dtype is dtype or array.dtype == dtype
         if not same or array.ndim != ndim or not array.flags.c_contiguous:

@@ -38,7 +38,7 @@ MAX_DURATIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How the jobs of ``adapting_arrivals`` are mixed. Defaults: the released traces of Shockwave."""
+    """The mix of the jobs of ``adapting_arrivals``. Defaults: the released traces of Shockwave."""
 
     modes: tuple[float, float, float] = (0.0, 0.5, 0.5)  # parts of ``MODES``
     scales: tuple[float, float, float, float] = (0.6, 0.3, 0.09, 0.01)  # parts of ``SCALES``

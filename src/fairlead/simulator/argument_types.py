@@ -38,7 +38,8 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_policy(value: Any) -> bool:
-    """Whether it may be one; what it lacks is looked at when it is known to be none of Python's own."""
+    """Return whether it may be one; what it lacks is looked at when it is known to be none of Python's
+    own."""
     is_builtin = vars(builtins).get(type(value).__name__) is type(
         value
     )  # a class of exec() is of that module too

@@ -200,7 +200,7 @@ def check_interarrival(mean_s: float, jobs: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How bursty, how long and how wide the jobs of ``bursty_arrivals`` are.
+    """The burstiness, lengths and widths of the jobs of ``bursty_arrivals``.
 
     Defaults: durations and demand of Philly (Microsoft, 2017); arrivals between those of Philly and
     of ITP (Microsoft, 2021). A long run then has an inter-arrival CV of about 4, 55 to 60 % of

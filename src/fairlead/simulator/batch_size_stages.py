@@ -1,4 +1,4 @@
-"""How jobs change their batch size in the default world: as their profile says, and at once.
+"""Jobs change their batch size in the default world: as their profile says, and at once.
 
 A job's progress is counted in steps of the batch size in force. Where it crosses into the next stage of its
 schedule within a round, it goes on at the rate of the new batch size from there on; the steps of that round

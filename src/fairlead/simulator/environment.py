@@ -54,7 +54,7 @@ class Environment:
 
     @property
     def n_slots(self) -> int:
-        """How many slot types there are: columns of an action."""
+        """Return how many slot types there are: columns of an action."""
         return len(self._run.cluster.slots)
 
     def reset(
@@ -139,7 +139,7 @@ class _Episode:
         return job_s
 
     def no_job_is_left(self) -> bool:
-        """Whether all jobs that have come have ended."""
+        """Return whether all jobs that have come have ended."""
         submissions = self._backend.submissions
         return self._in_system == 0 and submissions.ended == submissions.submitted
 

@@ -23,7 +23,8 @@ class _Pickler(pickle.Pickler):
     """Pickles views as views; in this process alone."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """How to make an array again: from the array that owns its memory, where it does not itself."""
+        """Return how to make an array again: from the array that owns its memory, where it does not
+        itself."""
         if type(obj) is not np.ndarray or type(obj.base) is not np.ndarray:
             return NotImplemented
         owner = obj.base

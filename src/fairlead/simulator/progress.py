@@ -1,4 +1,4 @@
-"""How far a run has come."""
+"""The progress of a run."""
 
 from typing import Protocol
 
@@ -21,7 +21,7 @@ class ProgressObserver:
         self.watch = watch
 
     def event(self, event: Event) -> None:
-        """How many jobs have ended; of the measured ones, where only some are."""
+        """Count the jobs that have ended; of the measured ones, where only some are."""
         self.watch(self.submissions.progress, f"day {event.time_s / 86400:.1f}")
 
     def command(self, command: object) -> None:

@@ -1,4 +1,4 @@
-"""What a start costs by where it is: less on the servers where the job ran last."""
+"""The cost of a start by where it is: less on the servers where the job ran last."""
 
 import numpy as np
 

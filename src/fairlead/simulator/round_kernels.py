@@ -34,7 +34,7 @@ class TrueRates(NamedTuple):
 
 
 class RoundStart(NamedTuple):
-    """How a round begins."""
+    """The beginning of a round."""
 
     time_s: float
     length_s: float
@@ -61,7 +61,7 @@ def empty_forecast(groups: int, width: int) -> RoundForecast:
 
 
 class RoundEnd(NamedTuple):
-    """How a round ends."""
+    """The end of a round."""
 
     start_s: float
     end_s: float

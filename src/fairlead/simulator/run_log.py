@@ -53,7 +53,7 @@ class RunLog(Journal):
             raise ResumeError(f"{self.final}: {self._difference(old)}")
 
     def _difference(self, old: bytes) -> str:
-        """How the last record differs from the old one."""
+        """Return how the last record differs from the old one."""
         if self.records == 1 and isinstance(before := decode(old), Setup):
             names = [
                 field.name for field in fields(Setup) if _differs(before, self.setup, field.name)
@@ -75,7 +75,7 @@ class RunLog(Journal):
 
 
 def _differs(one: Setup, other: Setup, name: str) -> bool:
-    """Whether a field of two setups is written differently."""
+    """Return whether a field of two setups is written differently."""
     return encode_any(replace(one, **{name: getattr(other, name)})) != encode_any(one)
 
 

@@ -61,7 +61,7 @@ def read_jobs(
 
 
 def _no_jobs(name: str, skipped: Sequence[Skipped]) -> str:
-    """Why there are no jobs to run."""
+    """Return why there are no jobs to run."""
     if skipped:
         return f"{name}: no job of the trace can run on this cluster: {summarise(skipped)[0]}"
     return f"{name}: there are no jobs (an iterator yields its arrivals once: give a list to several runs)"

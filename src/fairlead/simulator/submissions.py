@@ -32,11 +32,11 @@ class Submissions:
 
     @property
     def progress(self) -> int:
-        """How many jobs have ended; of the measured ones, where only some are."""
+        """Return how many jobs have ended; of the measured ones, where only some are."""
         return self.ended if self._measured is None else self._measured_ended
 
     def is_over(self) -> bool:
-        """Whether all jobs have come and ended, or all measured ones have."""
+        """Return whether all jobs have come and ended, or all measured ones have."""
         if self._measured is not None:
             return self._measured_ended == len(self._measured)
         return self._next is None and self.ended == self.submitted

@@ -73,7 +73,8 @@ class UserEstimates:
         return replace(arrival, job=replace(arrival.job, tenant=f"user-{user}"))
 
     def exaggerates(self, user: str) -> bool:
-        """Whether this user exaggerates. Of the users generated here, exactly the requested fraction does."""
+        """Return whether this user exaggerates. Of the users generated here, exactly the requested fraction
+        does."""
         name, _, number = user.partition("-")
         if name == "user" and number.isdecimal() and int(number) < self.users:
             order = np.random.default_rng((self.seed, 22)).permutation(self.users)

@@ -85,7 +85,7 @@ class Homes:
         return max(self.working[node] - self.load[node], 0)
 
     def overloaded(self, node: int) -> bool:
-        """Whether its jobs ask for more devices than work there."""
+        """Return whether its jobs ask for more devices than work there."""
         return self.load[node] > self.working[node]
 
     def affinity(self, node: int) -> int:
@@ -101,7 +101,7 @@ class Homes:
         return count
 
     def _is_lost(self, job: int, home: tuple[int, ...]) -> bool:
-        """Whether a home does not work any more, or its rate is gone."""
+        """Return whether a home does not work any more, or its rate is gone."""
         if not home or len(home) != self.scale[job]:
             return bool(home)
         return any(self.working[node] < home.count(node) for node in home) or (

@@ -79,7 +79,7 @@ class Gandiva:
         return from_arrays(arrays)
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: GandivaState) -> bool:  # noqa: ARG002
-        """Whether the pairs have changed: an answer makes job groups of them."""
+        """Return whether the pairs have changed: an answer makes job groups of them."""
         return self.space_sharing and tuple(state.pairs) != state.answered
 
     def solve(self, snapshot: Snapshot, state: GandivaState) -> Allocation:

@@ -1,4 +1,4 @@
-"""What the last round did: turns that were used up, rates measured alone, progress of pairs."""
+"""The effects of the last round: turns that were used up, rates measured alone, progress of pairs."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ IDLE, ALONE = -2, -1  # in place of a partner: did not run, ran alone
 
 
 class JobRecord(NamedTuple):
-    """What the planner knows of a job besides the snapshot."""
+    """The facts that the planner knows of a job besides the snapshot."""
 
     home: tuple[int, ...] = ()  # node of each device, ascending; () = it is in the queue
     turn: float = float("nan")  # weighted run time: of those at home on a server, the least is next

@@ -9,8 +9,8 @@ from fairlead.policies.search.stopping import StoppingRule
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchPlan:
-    """How a search decides. favoured: trials that go before all others, those of most promise; rule: which
-    trials stop, None = none does; parallel: trials at a time."""
+    """The rules by which a search decides. favoured: trials that go before all others, those of most promise;
+    rule: which trials stop, None = none does; parallel: trials at a time."""
 
     metric: SearchMetric
     parallel: int

@@ -44,8 +44,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class SearchMetric:
-    """What trials are after: large or small values, a target, and the values between which the metric
-    moves."""
+    """The aim of trials: large or small values, a target, and the values between which the metric moves."""
 
     target: float | None = None  # None = the best that there is
     start: float = 0.0  # that of a model that has learned nothing

@@ -14,7 +14,7 @@ from fairlead.policies.search.learning_curve import (
 
 
 class Verdict(NamedTuple):
-    """What becomes of a trial. reason: why it is stopped, "" = it goes on."""
+    """The decision on a trial. reason: why it is stopped, "" = it goes on."""
 
     reason: str = ""
     rungs: int = 0  # that it has passed
@@ -45,7 +45,7 @@ class CurveFit:
         return chance_of_target(curve, metric, self.end)
 
     def judge(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> Verdict:  # noqa: ARG002
-        """Whether the chance is too small."""
+        """Return whether the chance is too small."""
         step, points = curve.progress[-1], len(curve.value)
         if points < self.min_points or step < self.min_progress - TOLERANCE:
             return Verdict()
@@ -72,7 +72,7 @@ class MedianStop:
         return metric.score(metric.best(curve))
 
     def judge(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> Verdict:
-        """Whether the trial is worse than half of the others were."""
+        """Return whether the trial is worse than half of the others were."""
         step = float(curve.progress[-1])
         if step < self.min_progress - TOLERANCE:
             return Verdict()
@@ -105,7 +105,8 @@ class Asha:
         return metric.score(metric.best(curve))
 
     def judge(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> Verdict:
-        """Whether the trial is not among the best of a rung that it has come to since it was judged last."""
+        """Return whether the trial is not among the best of a rung that it has come to since it was judged
+        last."""
         rungs = curve.rungs
         while True:
             rung = self.first * self.eta**rungs

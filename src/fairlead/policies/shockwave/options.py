@@ -16,7 +16,7 @@ from fairlead.model.toml_lines import naming_lines
 
 
 class ProfileCalibration(StrEnum):
-    """Whether measured rates correct the profiled times of epochs."""
+    """The ways in which measured rates correct the profiled times of epochs."""
 
     OFF = "off"
     RUN_TIME = "run_time"  # by the time in which the job itself ran
@@ -24,7 +24,7 @@ class ProfileCalibration(StrEnum):
 
 
 class EpochTime(StrEnum):
-    """How long an epoch takes within the planning horizon."""
+    """The ways to take the time of an epoch within the planning horizon."""
 
     PRESENT = "present"  # as at the present batch size
     AHEAD = "ahead"  # the mean over the epochs that are expected
@@ -32,7 +32,7 @@ class EpochTime(StrEnum):
 
 
 class Predictor(StrEnum):
-    """How the remaining work of a job is forecast."""
+    """The ways to forecast the remaining work of a job."""
 
     POSTERIOR = "posterior"  # Dirichlet, from what was seen
     ORACLE = "oracle"  # from the schedule itself, which nobody knows in a real cluster

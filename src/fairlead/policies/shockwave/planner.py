@@ -130,7 +130,8 @@ class Shockwave:
         )
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: ShockwaveState) -> bool:  # noqa: ARG002
-        """Whether to plan anew: on changes, every ``replan_every`` rounds, and after the schedule's end."""
+        """Return whether to plan anew: on changes, every ``replan_every`` rounds, and after the schedule's
+        end."""
         if not self.options.replan_on_adaptation:
             changed &= ~Change.REQUIREMENTS
         exhausted = state.round - state.first_round >= state.slot.shape[1]

@@ -39,7 +39,7 @@ class SparseColumns:
 
 @dataclass(frozen=True, slots=True)
 class Multiplicity:
-    """How many columns and rows of the program each column and row stands for."""
+    """The numbers of columns and rows of the program that each column and row stands for."""
 
     columns: Floats
     rows: Floats

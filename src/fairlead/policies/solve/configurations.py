@@ -22,7 +22,7 @@ class Configurations:
 
     @property
     def solo_count(self) -> int:
-        """How many are of one job."""
+        """Return how many are of one job."""
         return int(np.count_nonzero(self.second < 0))
 
     def plus(self, other: "Configurations") -> "Configurations":

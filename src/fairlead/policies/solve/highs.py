@@ -149,7 +149,7 @@ class HighsModel:
         )
 
     def _is_met_by_zero(self) -> bool:
-        """Whether x = 0 meets all rows: HiGHS does not say so of a program without columns."""
+        """Return whether x = 0 meets all rows: HiGHS does not say so of a program without columns."""
         p = self._program
         return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
 

@@ -48,8 +48,8 @@ class NearestItems(NamedTuple):
 def exchange(
     sizes: Ints, above: NearestItems, below: NearestItems, low: int, high: int, max_carry: int
 ) -> Ints:
-    """How many items of each size to put in (> 0) or take out (< 0): (classes,), most value for a change
-    of the weight within low .. high; zeros if no change is within.
+    """Return how many items of each size to put in (> 0) or take out (< 0): (classes,), most value for a
+    change of the weight within low .. high; zeros if no change is within.
 
     sizes: (classes,); above: items that may be put in; below: those that may be taken out.
     """

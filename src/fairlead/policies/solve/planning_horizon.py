@@ -1,4 +1,5 @@
-"""How many of the next F rounds each job should run: Shockwave's planning problem without its binaries.
+"""The number of the next F rounds that each job should run: Shockwave's planning problem without its
+binaries.
 
     maximise   sum_j utility[j, s_j]  -  penalty * max_j remaining[j, s_j]
     such that  at_least_j <= s_j <= F,   sum_j scale_j s_j <= F * devices

@@ -30,7 +30,7 @@ class EntityTree:
 
     @property
     def rows(self) -> int:
-        """How many vertices are rows."""
+        """Return how many vertices are rows."""
         return len(self.parent) - len(self.fifo)
 
     def child_of_root(self) -> Ints:

@@ -165,7 +165,7 @@ class Ledger:
         return tuple(self._tenants)
 
     def __contains__(self, job: JobId) -> bool:
-        """Whether the job is in the system."""
+        """Return whether the job is in the system."""
         return job in self._ids
 
     @property

@@ -70,7 +70,7 @@ def by_end(finish_s: Floats) -> Ints:
 
 @kernel("b1(f8[::1])", allocates=False)
 def _is_descending(values: Floats) -> bool:
-    """Whether no value is larger than the one before it."""
+    """Return whether no value is larger than the one before it."""
     descending = True
     for i in range(1, len(values)):
         descending = descending and values[i] <= values[i - 1]
@@ -79,7 +79,7 @@ def _is_descending(values: Floats) -> bool:
 
 @kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)", allocates=False)
 def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts) -> bool:
-    """Whether row i reports this outcome of a member of job group u."""
+    """Return whether row i reports this outcome of a member of job group u."""
     found = False
     for k in range(groups.members.shape[1]):
         if groups.members[u, k] >= 0:

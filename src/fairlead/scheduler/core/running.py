@@ -41,7 +41,7 @@ RATE_TOLERANCE = 0.01  # relative difference of rates that are taken for equal
 
 @dataclass(frozen=True, slots=True)
 class ReportMapping:
-    """How rows follow from those of a report, where a scheduler took over a round in force: what was a
+    """The mapping of rows from those of a report, where a scheduler took over a round in force: what was a
     pair may be two job groups now."""
 
     rows: int  # of the report
@@ -112,7 +112,7 @@ class ActiveRound:
         self.remembered = RememberedDevices(preempted_return=preempted_return)
 
     def reported(self) -> int:
-        """How many rows the report of the round has."""
+        """Return how many rows the report of the round has."""
         return len(self.job_group) if self.report_mapping is None else self.report_mapping.rows
 
     def mapped(self, event: RoundEnded) -> RoundEnded:

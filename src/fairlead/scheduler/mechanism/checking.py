@@ -51,7 +51,7 @@ def check_traits(policy: object) -> None:
 
 
 def is_meant_as_planner(policy: object) -> bool:
-    """Whether an object has methods of a planner and none of a policy."""
+    """Return whether an object has methods of a planner and none of a policy."""
     return not hasattr(policy, "allocate") and any(hasattr(policy, name) for name in _METHODS)
 
 

@@ -37,7 +37,7 @@ def start(planner: Planner) -> PlannerState:
 def due(
     planner: Planner, now_s: float, changed: Change, stalled: bool, state: PlannerState
 ) -> bool:
-    """Whether a solve is wanted before the next round. Raises SolveError where the planner fails,
+    """Return whether a solve is wanted before the next round. Raises SolveError where the planner fails,
     AllocationError where it says neither True nor False."""
     if is_built_in(planner):
         return planner.due(now_s, changed, stalled, state)

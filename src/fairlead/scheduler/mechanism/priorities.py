@@ -66,7 +66,7 @@ def group_accounts(snapshot: Snapshot) -> GroupAccounts:
 
 @kernel("b1(i8[:,::1], f8[:,:,::1], i8, i8)", inline="always")
 def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
-    """Whether every member of job group u has a rate on slot t."""
+    """Return whether every member of job group u has a rate on slot t."""
     runs = True
     for k in range(members.shape[1]):
         runs = runs and (members[u, k] < 0 or rate[u, t, k] > 0)

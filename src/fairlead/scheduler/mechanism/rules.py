@@ -1,4 +1,4 @@
-"""How rounds are filled, and how accounts are kept: the rules that a ``SharesPlanner`` goes by."""
+"""The rules by which rounds are filled and accounts are kept, which a ``SharesPlanner`` goes by."""
 
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias

@@ -53,7 +53,7 @@ class EntryQueue(NamedTuple):
 
 @kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
 def _before(a: int, b: int, primary: Floats, secondary: Floats, tertiary: Floats) -> bool:
-    """Whether entry a comes before entry b: larger keys first, then the lower entry number."""
+    """Return whether entry a comes before entry b: larger keys first, then the lower entry number."""
     if primary[a] != primary[b]:
         return primary[a] > primary[b]  # type: ignore[no-any-return]
     if secondary[a] != secondary[b]:
@@ -92,7 +92,7 @@ def _sift(
 
 @kernel("b1(i8, i8[:,::1], b1[::1])", inline="always", allocates=False)
 def _is_free(u: int, members: Ints, taken: Bools) -> bool:
-    """Whether no member of the job group is chosen already."""
+    """Return whether no member of the job group is chosen already."""
     free = True
     for k in range(members.shape[1]):
         if members[u, k] >= 0 and taken[members[u, k]]:
@@ -164,7 +164,7 @@ def _enqueue(
 
 @kernel("b1(i8[:,::1], i8[::1])", inline="always", allocates=False)
 def _any_fits(waiting: Ints, free: Ints) -> bool:
-    """Whether there are devices for an entry that waits."""
+    """Return whether there are devices for an entry that waits."""
     largest = waiting.shape[1] - 1
     for q in range(len(free)):
         for s in range(1, min(largest, free[q]) + 1):

@@ -39,7 +39,7 @@ class MechanismSettings:
 
     @property
     def imitates_simulator(self) -> bool:
-        """Whether a released simulator is imitated, in which time is not that of real nodes."""
+        """Return whether a released simulator is imitated, in which time is not that of real nodes."""
         return self.gavel.place_by_device_id or self.shockwave.released_world
 
 

@@ -41,7 +41,7 @@ class SharesPlanner:
 
     @property
     def space_sharing(self) -> bool:
-        """Whether the policy uses job groups of two jobs."""
+        """Return whether the policy uses job groups of two jobs."""
         return self.policy.space_sharing
 
     def start(self) -> SharesState:

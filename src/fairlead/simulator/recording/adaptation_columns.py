@@ -1,4 +1,4 @@
-"""How jobs adapt their batch sizes: columns of the table of jobs, and the same in words."""
+"""The adaptation of batch sizes: columns of the table of jobs, and the same in words."""
 
 from collections.abc import Sequence
 

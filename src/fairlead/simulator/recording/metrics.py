@@ -159,7 +159,7 @@ def _starts(jobs: pl.DataFrame) -> dict[str, Any]:
 
 
 def _ends(jobs: pl.DataFrame) -> dict[str, int]:
-    """How many jobs ended in which way."""
+    """Return how many jobs ended in which way."""
     counts = jobs["end"].value_counts()
     ended = dict(zip(counts["end"].to_list(), counts["count"].to_list(), strict=True))
     forced = (pl.col("end") == "completed") & (

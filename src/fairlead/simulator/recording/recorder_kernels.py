@@ -80,7 +80,7 @@ class Charging(NamedTuple):
 
 
 class EndedJobs(NamedTuple):
-    """How jobs end."""
+    """The ends of jobs."""
 
     end: Ints1  # (jobs,) of ``JobEnd``
     end_s: Floats1  # (jobs,)

@@ -56,7 +56,7 @@ class SearchStudy:
 
 @dataclass(slots=True)
 class SearchProgress:
-    """How far a search has got."""
+    """The progress of a search."""
 
     submitted: int  # trials
     running: dict[int, float] = field(default_factory=dict)  # trial -> steps done

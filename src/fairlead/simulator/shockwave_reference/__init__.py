@@ -1,1 +1,1 @@
-"""How the simulator of Shockwave's release works where it differs: for the profile ``shockwave``."""
+"""The simulator of Shockwave's release where it differs, for the profile ``shockwave``."""

@@ -1,4 +1,4 @@
-"""How jobs change their batch size in the simulator of Shockwave's release.
+"""Changes of the batch size of jobs in the simulator of Shockwave's release.
 
 It does not follow the profile (``fairlead.model.batch_size_rules``). What it does, in this order:
 

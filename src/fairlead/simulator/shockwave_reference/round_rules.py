@@ -105,7 +105,7 @@ class ReleasedRules:
 
 
 class ReleasedEnd(NamedTuple):
-    """How a round ends."""
+    """The end of a round."""
 
     round: int
     from_s: float  # the end of the last round that was not empty, from which on time counts

@@ -1,4 +1,4 @@
-"""How a job adapts its batch size, as text: ``static``, ``accordion``, ``gns`` or ``0:32;30:64``."""
+"""The adaptation of a job's batch size, as text: ``static``, ``accordion``, ``gns`` or ``0:32;30:64``."""
 
 from dataclasses import replace
 

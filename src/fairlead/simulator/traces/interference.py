@@ -1,4 +1,4 @@
-"""How much two jobs on the same device slow each other down, for tables with rates of jobs alone only.
+"""The slowdown of two jobs on the same device by each other, for tables with rates of jobs alone only.
 
     progress of a beside b  =  1 / (1 + contention_t * pressure_b / pressure_a ** PROTECTION)
 

@@ -63,7 +63,8 @@ def read_trace(
 
 
 def _unknown(source: Source, line: int, head: bytes) -> Exception:
-    """Why no format fits. The nearest one is named where most of its columns are there, else all are."""
+    """Return why no format fits. The nearest one is named where most of its columns are there, else all
+    are."""
     if len(head) > MAX_LINE:
         return source.too_long(line)
     try:

@@ -13,7 +13,7 @@ from fairlead.simulator.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """How to read a trace."""
+    """The request to read a trace."""
 
     throughputs: Throughputs
     seed: int = 0

@@ -184,7 +184,7 @@ def _chosen(values: Sequence[int], keep: list[int]) -> tuple[int, ...]:
 
 
 class _Obstacles:
-    """Why jobs of a job type cannot run, worked out once per job type."""
+    """The reasons why jobs of a job type cannot run, worked out once per job type."""
 
     def __init__(self, throughputs: Throughputs, cluster: Cluster | None) -> None:
         self.table = throughputs if cluster is None else throughputs.columns(cluster.slots)
@@ -192,7 +192,7 @@ class _Obstacles:
         self.known: dict[JobType, str | None] = {}
 
     def reason(self, job: Job) -> str | None:
-        """Why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
+        """Return why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
         found = self._of(job.job_type) or self._lasts_too_long(job)
         if found is not None or job.adaptation is None:
             return found
@@ -203,7 +203,7 @@ class _Obstacles:
         return None
 
     def _lasts_too_long(self, job: Job) -> str | None:
-        """Why a job could run, but would not end."""
+        """Return why a job could run, but would not end."""
         row = self.table.row(job.job_type)
         fastest = 0.0 if row is None else float(self.table.fastest[row])
         if job.total_steps <= fastest * MAX_SECONDS:

@@ -1,4 +1,4 @@
-"""How Gavel's released simulator differs from Fairlead, one switch for each difference."""
+"""The differences of Gavel's released simulator from Fairlead, a switch for each."""
 
 from dataclasses import dataclass
 

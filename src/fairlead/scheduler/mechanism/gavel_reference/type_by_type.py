@@ -74,7 +74,7 @@ def _priorities(given: _Received) -> Priorities:
 
 @kernel("void(_Received, Priorities)", allocates=False)
 def _enter(given: _Received, into: Priorities) -> None:
-    """Where job groups can run, and their first keys."""
+    """Enter where job groups can run, and their first keys."""
     share, received_s, allocated_s = given.share, given.received_s, given.allocated_s
     first, runs = into.primary, into.eligible
     groups, slots = share.shape

@@ -1,4 +1,4 @@
-"""How Shockwave's released simulator differs from Gavel's, one switch for each difference."""
+"""The differences of Shockwave's released simulator from Gavel's, a switch for each."""
 
 from dataclasses import dataclass
 from math import inf

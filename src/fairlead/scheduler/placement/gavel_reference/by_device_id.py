@@ -77,7 +77,7 @@ def _largest_scale(plan: PlannedGroups, begin: int, end: int, below: int) -> int
 
 @kernel("b1(i8[::1], b1[::1], b1[::1])", allocates=False)
 def _are_free(old: Ints, usable: Bools, used: Bools) -> bool:
-    """Whether all these devices work and none of them has been given out."""
+    """Return whether all these devices work and none of them has been given out."""
     free = True
     for d in old:
         free = free and usable[d] and not used[d]
