@@ -87,7 +87,8 @@ class ServerConfig:
         return [name for name, param in self._options.items() if param.name in parameters]
 
     def _is_given_elsewhere(self, parameter: str) -> bool:
-        """Whether the command line or a variable gives a parameter: the file's value does not count then."""
+        """Return whether the command line or a variable gives a parameter: the file's value does not count
+        then."""
         source = self._context.get_parameter_source(parameter)
         return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
 

@@ -86,7 +86,7 @@ class WorkOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StartOptions:
-    """How its command is run on a node."""
+    """The options of how its command is run on a node."""
 
     cwd: Annotated[
         str | None,

@@ -277,7 +277,7 @@ class SimulationRun:
         return AdmittingBackend(backend, admission, self.cluster)
 
     def _partial(self, jobs: pl.DataFrame) -> tuple[str, ...]:
-        """Why averages are of fewer jobs than the trace has. jobs: the table of them."""
+        """Return why averages are of fewer jobs than the trace has. jobs: the table of them."""
         unfinished = unfinished_note(jobs, self.options.measured_jobs)
         return (*summarise(self.jobs.skipped), *([] if unfinished is None else [unfinished]))
 

@@ -1,4 +1,4 @@
-"""How the agent ends starts: it tells rank 0 where it can, and the spawner in any case."""
+"""The ends of attempts by the agent: it tells rank 0 where it can, and the spawner in any case."""
 
 import time
 from collections.abc import Callable

@@ -55,7 +55,7 @@ class NodeAttempt:
         return self.assignment.job, self.assignment.attempt
 
     def is_of(self, assignment: Assignment) -> bool:
-        """Whether it was begun by this order, and not by another one of the same number."""
+        """Return whether it was begun by this order, and not by another one of the same number."""
         return self.assignment.order_id == assignment.order_id
 
     @property
@@ -65,17 +65,17 @@ class NodeAttempt:
 
     @property
     def hears_rank_0(self) -> bool:
-        """Whether its rank 0 speaks to this agent."""
+        """Return whether its rank 0 speaks to this agent."""
         return self.assignment.has_rank_0 and not self.assignment.unmanaged
 
     @property
     def may_report_progress(self) -> bool:
-        """Whether it may report its progress in a file or at a URL."""
+        """Return whether it may report its progress in a file or at a URL."""
         return self.assignment.has_rank_0 and self.assignment.unmanaged
 
     @property
     def finishing(self) -> bool:
-        """Whether its steps are done while its script still runs."""
+        """Return whether its steps are done while its script still runs."""
         return (self.steps.all_done or self.assignment.finishing) and not self.ended
 
     @property
@@ -86,35 +86,36 @@ class NodeAttempt:
 
     @property
     def has_ended_in_time(self) -> bool:
-        """Whether all its ranks here ended while it had its lease, whenever this agent hears of that."""
+        """Return whether all its ranks here ended while it had its lease, whenever this agent hears of
+        that."""
         return self.exits.ended_by(self.lease.until, len(self.assignment.ranks))
 
     @property
     def may_run(self) -> bool:
-        """Whether it has processes, or may have some."""
+        """Return whether it has processes, or may have some."""
         return self.launched and not self.wait.is_waiting and not self.ended
 
     @property
     def watched(self) -> bool:
-        """Whether steps of the attempt are expected: not once all are done, and not while it stops or stands
-        by."""
+        """Return whether steps of the attempt are expected: not once all are done, and not while it stops or
+        stands by."""
         return self._in_question and not self.steps.all_done and not self.assignment.standby
 
     def should_end_soon(self, now: float) -> bool:
-        """Whether it was told to stop, and it is time to look why it has not ended."""
+        """Return whether it was told to stop, and it is time to look why it has not ended."""
         stopping = self.state == "stopping" and not self.exits.has_failed
         managed = self.launched and not self.assignment.unmanaged
         return stopping and managed and self.stop_order.due(self.grace_s, now)
 
     @property
     def _is_stalled(self) -> bool:
-        """Whether it is told that it comes no further, and where its ranks stand."""
+        """Return whether it is told that it comes no further, and where its ranks stand."""
         looked_at = self.stop_order.inspected or self.stall.is_fatal
         return self._in_question or (self.state == "stopping" and looked_at)
 
     @property
     def _in_question(self) -> bool:
-        """Whether it may still connect."""
+        """Return whether it may still connect."""
         return self.state in ("starting", "running")
 
     # --- what happens ----------------------------------------------------------------------------
@@ -331,7 +332,7 @@ class NodeAttempt:
         return failure
 
     def _killed_late(self, failure: Failure) -> bool:
-        """Whether it did not end when it was told to."""
+        """Return whether it did not end when it was told to."""
         return failure.exit_code == -signal.SIGKILL and self.stop_order.given
 
     def _completed(self) -> bool:
@@ -347,10 +348,10 @@ class NodeAttempt:
             self.state = "running"
 
     def _was_asked(self, code: int, failure: Failure | None) -> bool:
-        """Whether it was told to stop, and may end like this. One that trains with an iterator saves and
-        exits with 0; one without, or before its first step, or with rank 0 elsewhere, ends as it likes unless
-        it has to be killed, or raises an exception with rank 0 elsewhere; after its loop any may be killed.
-        What its agent stops on its own account is not to blame for its end."""
+        """Return whether it was told to stop, and may end like this. One that trains with an iterator saves
+        and exits with 0; one without, or before its first step, or with rank 0 elsewhere, ends as it likes
+        unless it has to be killed, or raises an exception with rank 0 elsewhere; after its loop any may be
+        killed. What its agent stops on its own account is not to blame for its end."""
         if not self.stop_order.given:
             return False
         if failure is not None and failure.directory and not self.stop_order.by_agent:

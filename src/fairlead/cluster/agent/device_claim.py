@@ -1,4 +1,4 @@
-"""What a spawner keeps on disk, and the devices of an attempt there."""
+"""The files that a spawner keeps on disk, and the devices of an attempt there."""
 
 import time
 from dataclasses import dataclass

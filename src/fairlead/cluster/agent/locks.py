@@ -39,7 +39,7 @@ def take(path: Path) -> int | None:
 
 
 def is_still(path: Path, descriptor: int) -> bool:
-    """Whether this open file is the one of this name."""
+    """Return whether this open file is the one of this name."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

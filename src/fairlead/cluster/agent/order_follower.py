@@ -1,4 +1,4 @@
-"""How a node follows the server's orders: it holds what is wanted, and nothing else."""
+"""A node follows the server's orders: it holds what is wanted, and nothing else."""
 
 import time
 from collections.abc import Callable

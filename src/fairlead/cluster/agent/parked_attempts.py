@@ -129,8 +129,8 @@ class ParkedAttempts:
         self._agent.send(Gone(job=job, attempt=number, at_s=now))
 
     def allows(self, attempt: SpawnedAttempt) -> bool:
-        """Whether an attempt may begin: of its job nothing is parked but what it goes on with. What else is
-        parked of it is killed first."""
+        """Return whether an attempt may begin: of its job nothing is parked but what it goes on with. What
+        else is parked of it is killed first."""
         before = self._by_job.get(attempt.launch.job)
         if before is None or self._fits(attempt, before):
             return True

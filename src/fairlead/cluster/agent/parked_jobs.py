@@ -49,7 +49,7 @@ class ParkedJobs:
         self._ending: set[Key] = set()
 
     def may_park(self, attempt: NodeAttempt, reason: str) -> bool:
-        """Whether an attempt that is told to stop for this reason may be parked."""
+        """Return whether an attempt that is told to stop for this reason may be parked."""
         trains = attempt.steps.loaded is not None and not attempt.finishing
         return (
             self._limit_bytes > 0
@@ -107,7 +107,7 @@ class ParkedJobs:
             self._spawner.send(EndParked(job=key[0], attempt=key[1]))
 
     def report(self) -> tuple[ParkedAttempt, ...]:
-        """What the server is told of them."""
+        """Return what the server is told of them."""
         now = time.monotonic()
         return tuple(
             ParkedAttempt(

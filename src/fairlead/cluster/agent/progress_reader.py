@@ -1,4 +1,4 @@
-"""How far a job without the iterator is, as it says itself: in a file, or at a URL that it serves.
+"""The progress of a job without the iterator, as it says itself: in a file, or at a URL that it serves.
 
 What a job says is checked: a file that is none, an endpoint that does not answer, or a number that is no
 count of steps holds up nothing and counts for nothing. The job is told so once, in its output.

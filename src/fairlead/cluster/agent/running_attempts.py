@@ -53,7 +53,7 @@ class NotStartedError(Exception):
 
 @dataclass
 class EndingTimes:
-    """How and when an attempt is ended."""
+    """The times at which an attempt is ended, and how."""
 
     terminated: bool = False
     kill_s: float | None = None  # when to send SIGKILL
@@ -67,16 +67,16 @@ class EndingTimes:
         self.kill_s = kill_s if self.kill_s is None else min(kill_s, self.kill_s)
 
     def must_kill(self, now: float) -> bool:
-        """Whether it is time for SIGKILL."""
+        """Return whether it is time for SIGKILL."""
         return self.kill_s is not None and self.kill_s <= now
 
     def is_expired(self, now: float) -> bool:
-        """Whether its lease was over by now (monotonic). Then whoever stirred first has ended it: the
+        """Return whether its lease was over by now (monotonic). Then whoever stirred first has ended it: the
         spawner, or the warden."""
         return self.expired or self.is_expired_for_warden(now)
 
     def is_expired_for_warden(self, now: float) -> bool:
-        """Whether the warden may have ended it by now, before the spawner did."""
+        """Return whether the warden may have ended it by now, before the spawner did."""
         return self.until_s is not None and self.until_s <= now
 
 
@@ -104,7 +104,7 @@ class SpawnedAttempt:
         return proc.token_tag(self.launch.token)
 
     def may_share_devices(self, other: "SpawnedAttempt") -> bool:
-        """Whether their devices are different, or to be shared. A job never runs beside itself."""
+        """Return whether their devices are different, or to be shared. A job never runs beside itself."""
         if other.launch.job == self.launch.job:
             return False
         company = other.key in self.launch.colocated or self.key in other.launch.colocated
@@ -182,8 +182,8 @@ class SpawnedAttempt:
         )
 
     def may_be_of(self, pid: int) -> bool:
-        """Whether a process with its tag may be its own: anybody can read the tag and show it, but not as
-        another user. Behind ``--launch-with`` an engine may have given its processes other users."""
+        """Return whether a process with its tag may be its own: anybody can read the tag and show it, but not
+        as another user. Behind ``--launch-with`` an engine may have given its processes other users."""
         user = self.launch.user
         if user is None or not self.launch.no_new_privs:
             return True
@@ -329,7 +329,7 @@ class SpawnedAttempt:
 
     @property
     def can_begin_again(self) -> bool:
-        """Whether a prepared process was asked for its ranks, and none of them has begun."""
+        """Return whether a prepared process was asked for its ranks, and none of them has begun."""
         begun = self.processes.born or self.processes.unstarted or self.ending.kill_s is not None
         return bool(self.processes.forking) and not begun
 

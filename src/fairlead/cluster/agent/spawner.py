@@ -259,7 +259,7 @@ class Spawner:
         self._agent.send(Waits(job=job, attempt=number, reason=reason, obstacle=obstacle))
 
     def _may_begin(self, attempt: SpawnedAttempt) -> bool:
-        """Whether nobody holds its devices but processes with which it may share them."""
+        """Return whether nobody holds its devices but processes with which it may share them."""
         free = all(attempt.may_share_devices(s) for s in self._begun if s is not attempt)
         return free and self._parked.allows(attempt)
 

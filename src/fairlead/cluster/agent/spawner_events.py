@@ -158,7 +158,7 @@ class SpawnerEvents:
         self._ranks.send(attempt.key, RankRefused(reason="this attempt of the job is over"))
 
     def _failure(self, attempt: NodeAttempt, end: Exited) -> Failure | None:
-        """How a rank ended, None: well."""
+        """Return how a rank ended, None: well."""
         rank, code = end.rank, end.code
         if not code:
             return None
@@ -233,7 +233,7 @@ class SpawnerEvents:
 
 
 def may_have_expired(attempt: NodeAttempt, end: Exited) -> bool:
-    """Whether this rank may have ended because, as far as it knew, its lease was over."""
+    """Return whether this rank may have ended because, as far as it knew, its lease was over."""
     code = end.code in (0, EXIT_MAY_NOT_RUN)
     told = attempt.steps.end_reason not in ("", EXPIRED)  # it has said why its loop is over
     return code and end.rank == 0 and attempt.hears_rank_0 and not (attempt.finishing or told)

@@ -68,7 +68,7 @@ class JobSpec(
 
     @property
     def starts_over(self) -> bool:
-        """Whether each attempt starts from zero."""
+        """Return whether each attempt starts from zero."""
         return self.unmanaged and not self.keeps_progress
 
     @property

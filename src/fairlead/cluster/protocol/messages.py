@@ -60,7 +60,7 @@ SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not kn
 
 
 class StorePosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the state of a cluster has come. A server tells agents of what is durable, and they tell the
+    """The position of a cluster's state. A server tells agents of what is durable, and they tell the
     servers after it: one that is started on an older copy of the state learns from them that it is old."""
 
     cluster: Name  # random, of the state, also when it is restored
@@ -152,7 +152,7 @@ class SpawnerDeath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeviceUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How busy and how full a device was as its agent measured it. Of a device that several jobs share it is
+    """The usage of a device and its memory, as measured. Of a device that several jobs share it is
     that of all of them."""
 
     rank: Count = 0  # of the job, that has the device

@@ -334,7 +334,7 @@ def _check_colocated(where: str, spec: JobSpec) -> None:
 
 
 def colocates(spec: JobSpec) -> bool:
-    """Whether a job states how fast it is beside others."""
+    """Return whether a job states how fast it is beside others."""
     return spec.colocated_fraction is not None or bool(spec.colocated_fractions)
 
 

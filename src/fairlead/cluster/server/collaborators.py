@@ -48,7 +48,7 @@ class JobParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptParts:
-    """How attempts are ordered, accounted for and ended."""
+    """The parts by which attempts are ordered, accounted for and ended."""
 
     starts: MeasuredStarts
     costs: RestartCostsOfJobs
@@ -73,7 +73,7 @@ class NodeParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundParts:
-    """How rounds are decided, started and ended."""
+    """The parts by which rounds are decided, started and ended."""
 
     solves: SolveCoordinator
     starter: RoundStarter

@@ -99,7 +99,7 @@ def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]
 
 
 def _holds(attempt: Attempt, node: str) -> bool:
-    """Whether an attempt has devices of a node, or is to get them: its ranks there have not ended."""
+    """Return whether an attempt has devices of a node, or is to get them: its ranks there have not ended."""
     return attempt.ordered and not attempt.has_left(node)
 
 
@@ -198,8 +198,8 @@ def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
 
 
 def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) -> bool:
-    """Whether a round may wait for the job's attempt: the policy would take its devices, and it has not begun
-    to train, as it still starts or hangs while starting."""
+    """Return whether a round may wait for the job's attempt: the policy would take its devices, and it has
+    not begun to train, as it still starts or hangs while starting."""
     if source.costs.is_applied():
         return False
     attempt = source.state.registry.newest(job)

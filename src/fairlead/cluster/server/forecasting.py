@@ -180,7 +180,7 @@ class Forecasting:
         return self.forecaster.at_once(job.id, _least_s(job), changed_s=since_s)
 
     def _has_forecast(self, job: JobView, no_end: NoEnd) -> bool:
-        """Whether the end of a job can be forecast. no_end: what stands against it."""
+        """Return whether the end of a job can be forecast. no_end: what stands against it."""
         takes_part = job.state in ("running", "waiting", "preempted") and not no_end
         waits = self._loop.parts.jobs.admission.is_outside(job.id)
         return takes_part and not self._state.halted and not waits
@@ -287,7 +287,7 @@ class Forecasting:
         return frozenset(row.id for row in rows if row is not None and self._is_open(row))
 
     def _is_open(self, row: JobRow) -> bool:
-        """Whether a job has not ended, as is shown."""
+        """Return whether a job has not ended, as is shown."""
         return self._loop.parts.view_parts.builder.displayed_state(row) not in ENDED_STATES
 
     def _ended(self, now: ForecastRun, then: ForecastRun, added: Collection[int]) -> frozenset[int]:

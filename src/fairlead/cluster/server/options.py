@@ -30,7 +30,7 @@ EARLY = 36  # a round may end after this part of it, where devices are free and 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How a live cluster works; all times in seconds."""
+    """The options of a live cluster; all times in seconds."""
 
     policy: str
     profile: MechanismSettings

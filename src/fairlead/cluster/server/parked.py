@@ -47,7 +47,7 @@ def unpark_useless(state: ClusterState) -> None:
 
 
 def _is_wanted(registry: JobRegistry, key: AttemptKey) -> bool:
-    """Whether the job waits for devices, with this attempt as its last one, or goes on with it now."""
+    """Return whether the job waits for devices, with this attempt as its last one, or goes on with it now."""
     job, number = key
     row = registry.jobs.get(job)
     if row is None or not row.open or row.saved_by != number:

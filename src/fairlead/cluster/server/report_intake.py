@@ -274,7 +274,7 @@ class ReportIntake:
         self._state.registry.dirty_jobs.add(row.id)
 
     def _last_end(self, attempt: Attempt) -> AttemptEnd | None:
-        """How the attempt before this one ended; None: there was none."""
+        """Return how the attempt before this one ended; None: there was none."""
         job, number = attempt.key
         before = [row for row in self._state.store.attempts(job) if row.attempt < number]
         return before[-1].end if before else None

@@ -64,7 +64,7 @@ class MeasuredStarts:
         return options.profile.round_s / 360.0 if options.restart_s is None else options.restart_s
 
     def is_misjudged(self) -> bool:
-        """Whether starts cost so much more or less than the core believes that it has to be told."""
+        """Return whether starts cost so much more or less than the core believes that it has to be told."""
         setup = self._state.setup
         if setup is None or len(self.seconds) < MIN_SAMPLES:
             return False
@@ -111,7 +111,7 @@ class RestartCostsOfJobs:
         return RestartCostsLearned(now, np.array(list(cost_by_job), np.int64)[news], cost[news])
 
     def is_applied(self) -> bool:
-        """Whether the policy in force spares jobs that cost too much to stop."""
+        """Return whether the policy in force spares jobs that cost too much to stop."""
         core = self._state.scheduler
         return (
             core is not None
@@ -135,8 +135,8 @@ class RestartCostsOfJobs:
         return again_s + unkept_s / setup.settings.preemption_hysteresis
 
     def _keeps_devices(self, attempt: Attempt, now: float) -> bool:
-        """Whether the job is to keep its devices, whatever others are owed, for as long as its nodes are
-        there."""
+        """Return whether the job is to keep its devices, whatever others are owed, for as long as its nodes
+        are there."""
         assert self._state.setup is not None
         round_s = self._state.setup.settings.round_s
         leaving = attempt.stopping or attempt.lost or attempt.broken

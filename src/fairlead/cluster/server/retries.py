@@ -155,7 +155,7 @@ class Retries:
         ]
 
     def _note_further(self, now: float) -> None:
-        """Whether jobs that failed somewhere have got further elsewhere by now."""
+        """Note whether jobs that failed somewhere have got further elsewhere by now."""
         found = []
         for record in self.nodes.open_questions(now):
             attempt = self._state.registry.newest(record.job)
@@ -173,7 +173,7 @@ class Retries:
         return attempt.record.began_s if trained_s is None else trained_s
 
     def _ended_well(self, attempt: Attempt) -> bool:
-        """Whether an attempt that has ended did not fail."""
+        """Return whether an attempt that has ended did not fail."""
         if attempt.lost or attempt.interrupted or not attempt.statuses:
             return False
         if attempt.unsaved or attempt.raised:
@@ -181,7 +181,7 @@ class Retries:
         return self._has_started_well(attempt) or attempt.record.end is AttemptEnd.COMPLETED
 
     def _has_started_well(self, attempt: Attempt) -> bool:
-        """Whether it has begun to train or, where that is not known, has run for a while."""
+        """Return whether it has begun to train or, where that is not known, has run for a while."""
         if attempt.row.spec.unmanaged:
             return self._worked_s(attempt) >= self.settled_s
         return attempt.record.trained_s is not None
@@ -196,9 +196,9 @@ class Retries:
         return 0.0 if status is None else status.ran_s
 
     def _progressed(self, attempt: Attempt) -> bool:
-        """Whether an attempt that has ended trained for a round, or its job has more saved than at its last
-        failure. It does not matter which attempt saved that and how it ended: after a loss it may be known
-        only since the next one was loaded."""
+        """Return whether an attempt that has ended trained for a round, or its job has more saved than at its
+        last failure. It does not matter which attempt saved that and how it ended: after a loss it may be
+        known only since the next one was loaded."""
         row, record = attempt.row, attempt.record
         failed_at = row.recent_failures[-1].kept_step if row.recent_failures else -1.0
         before = record.from_step if failed_at < 0 else min(failed_at, record.from_step)
@@ -296,7 +296,7 @@ class Retries:
         return Parties(known, by_tenant, content)
 
     def _is_training(self, attempt: Attempt) -> bool:
-        """Whether it trains now."""
+        """Return whether it trains now."""
         status = self._state.fleet.status(attempt.first_node, attempt.key)
         if (
             status is None
@@ -485,13 +485,13 @@ class Retries:
 
 
 def _stood_still(attempt: Attempt) -> bool:
-    """Whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
+    """Return whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
     _, failure = attempt.root_failure()
     return attempt.stalled or (failure is not None and failure.kind == "stalled")
 
 
 def _saves(row: JobRow) -> bool:
-    """Whether it reports its checkpoints."""
+    """Return whether it reports its checkpoints."""
     return row.tells_saved or not row.spec.unmanaged
 
 

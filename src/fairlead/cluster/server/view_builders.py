@@ -201,7 +201,7 @@ class ViewBuilder:
         return silence(self._state, attempt) if quiet and attempt is not None else ""
 
     def _end(self, row: JobRow) -> str:
-        """Why the agent of a job with devices ends its attempt."""
+        """Return why the agent of a job with devices ends its attempt."""
         if row.state not in ON_DEVICES:
             return ""
         attempt = self._state.registry.newest(row.id)
@@ -212,7 +212,7 @@ class ViewBuilder:
         return f"is being ended{', and starts again' * again}: {why}" if why else ""
 
     def _handover(self, row: JobRow) -> str:
-        """Why a job that was given devices has not begun there."""
+        """Return why a job that was given devices has not begun there."""
         attempt = self._state.registry.newest(row.id)
         if row.state not in ON_DEVICES or attempt is None:
             return ""
@@ -220,7 +220,7 @@ class ViewBuilder:
         return "waits for its devices, which another job has not left yet" if waits else ""
 
     def _out_of_use(self, row: JobRow) -> str:
-        """Why a job that waits could not run even if nobody else did."""
+        """Return why a job that waits could not run even if nobody else did."""
         if self._state.setup is None or self._state.registry.live.get(row.id):  # told otherwise
             return ""
         types = [name for name, rate in self._admission.rates(row).items() if rate > 0]

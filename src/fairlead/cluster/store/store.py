@@ -346,7 +346,7 @@ class Store:
         return dict(Counter(dict(self._rows(query))) + Counter(removed))
 
     def records(self) -> int:
-        """How many records the journal ever had."""
+        """Return how many records the journal ever had."""
         last: int | None = self._rows("SELECT max(seq) FROM journal")[0][0]
         return 0 if last is None else last + 1
 
