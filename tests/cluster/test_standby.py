@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def note(what):
     with open(sys.argv[1] + ".notes", "a") as file:
         file.write(f"{os.environ['FAIRLEAD_ATTEMPT']} {os.getpid()} {time.monotonic()} {what}\\n")
 note("begun")
-while not os.path.exists(sys.argv[1] + ".prepare"):
+while not os.path.exists(sys.argv[1] + ".prepare" + os.environ["RANK"]):
     time.sleep(0.02)
 if os.path.exists(sys.argv[1] + ".broken"):
     raise RuntimeError("it cannot be prepared")
@@ -64,7 +65,8 @@ def _assert_steps(folder: Path) -> None:
 
 def _allow(folder: Path) -> None:
     """Let starts get behind the code before the loop."""
-    (folder / "ledger.prepare").touch()
+    for rank in (0, 1):
+        (folder / f"ledger.prepare{rank}").touch()
 
 
 def _train(client: Client, folder: Path, **more: object) -> str:
@@ -72,7 +74,8 @@ def _train(client: Client, folder: Path, **more: object) -> str:
     (job,) = client.submit([_job(folder, **more)])
     _allow(folder)
     until(lambda: len(ledger(folder)) > 5)
-    (folder / "ledger.prepare").unlink()
+    for rank in (0, 1):
+        (folder / f"ledger.prepare{rank}").unlink()
     return client.attempts(job)[-1].node
 
 
@@ -203,3 +206,26 @@ def test_a_job_that_completes_leaves_no_standby(cluster: Running, tmp_path: Path
         until(lambda: not Path(f"/proc/{pid}").exists())
         assert _attempts(folder) == {1}
         _assert_steps(folder)
+
+
+def test_a_gang_moves_when_all_its_ranks_are_prepared(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    agents = {"a": "v100=1", "b": "v100=1", "c": "k80=1", "d": "k80=1"}
+    with running(tmp_path, ROUNDS, agents) as cluster, cluster.client() as client:
+        _train(client, folder, scale_factor=2, rates={"v100": 10.0, "k80": 10.0})
+        here = client.attempts(0)[-1].node.split(",")
+        client.drain(here[0])  # of this type there are no two devices any more
+        until(lambda: 2 in _notes(folder, "begun"))
+        (folder / "ledger.prepare0").touch()
+        until(lambda: 2 in _notes(folder, PREPARED))  # rank 0
+        trained = len(ledger(folder))
+        until(lambda: len(ledger(folder)) > trained + 20)
+        assert _attempts(folder) == {1}
+        (folder / "ledger.prepare1").touch()
+        until(lambda: 2 in _attempts(folder))
+        client.cancel(0)
+        until(lambda: client.job(0).state == "cancelled" and not client.job(0).node)
+        done = Counter(step for _, _, _, step in ledger(folder))  # both ranks write them down
+        assert sorted(done) == list(range(len(done)))
+        assert set(done.values()) == {2}
+        assert client.job(0).lost_steps == client.job(0).failures == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from math import inf
 from time import monotonic, sleep
 
@@ -14,6 +15,7 @@ from fairlead.client.messages import (
     Hello,
     Loaded,
     Progress,
+    RankPrepared,
     RankRefused,
     Save,
     StandBy,
@@ -83,18 +85,29 @@ class AgentLink:
         return self._term.end
 
     def open(self) -> None:
-        """Connect, say hello, get the lease, for which a rank that stands by waits. Leaves the process where
-        that is refused."""
+        """Connect, say hello, get the lease, unless the rank is to stand by. Leaves the process where that is
+        refused."""
         if not self._environment.socket:
             return
-        until = monotonic() + CONNECT_TIMEOUT_S
         self._term.end = -inf
-        while self._term.end == -inf and not self.refused:
+        self._wait(lambda: self._term.end == -inf)
+
+    def await_admission(self) -> None:
+        """Wait for the lease, if the rank stands by: all is prepared. Leaves the process where none is to
+        come."""
+        if self._stands_by:
+            self.send(RankPrepared(self._environment.attempt))
+            self._wait(lambda: self._stands_by)
+
+    def _wait(self, is_waiting: Callable[[], bool]) -> None:
+        """Hear the agent while this holds. Leaves the process if it does not answer, or refuses."""
+        until = monotonic() + CONNECT_TIMEOUT_S
+        while is_waiting() and not self.refused:
             now = monotonic()
             if self._stands_by and self._connection.is_open:
                 until = now + CONNECT_TIMEOUT_S
-                if self.stop:
-                    leave(EXIT_MAY_NOT_RUN, f"told to stop while it stood by: {self.stop}")
+            if self._stands_by and self.stop:
+                leave(EXIT_MAY_NOT_RUN, f"told to stop while it stood by: {self.stop}")
             if now > until:
                 leave(EXIT_MAY_NOT_RUN, f"the agent does not answer at {self._environment.socket}")
             self._connect(now)
@@ -116,7 +129,7 @@ class AgentLink:
 
     def send(self, message: object) -> None:
         """Send, at once if the agent takes it."""
-        if isinstance(message, (Loaded, Adapt)):
+        if isinstance(message, (Loaded, Adapt, RankPrepared)):
             self._again[type(message)] = message
         self._connection.send(message)
 
@@ -235,8 +248,10 @@ class AgentLink:
             self._term.grant(message.lease_s)
             self.checkpoint_s = message.checkpoint_s
             self._stands_by = False
+            self._again.pop(RankPrepared, None)
         elif isinstance(message, StandBy):
             self._stands_by = True
+            self._term.end = inf  # it needs none for what it does meanwhile
             if message.over:
                 self._term.ask(monotonic())
                 self._connection.send(self._progress(renew=True))

@@ -106,6 +106,14 @@ class Adapt:
 
 
 @dataclass(frozen=True)
+class RankPrepared:
+    """A rank 0 that stands by has gathered the other ranks. Answered by ``StandBy`` once the job runs nowhere
+    else."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
 class RankEnded:
     """The loop of rank 0 is over. Completed: what is left is the code behind it, which may still be told to
     stop; a rank that then stops says so with another one."""
@@ -154,7 +162,7 @@ class RankRefused:
     reason: str
 
 
-FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, RankEnded]
+FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, RankPrepared, RankEnded]
 FromAgent: TypeAlias = Union[Grant, StandBy, StopRank, Save, RankRefused]
 
 

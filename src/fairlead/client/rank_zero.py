@@ -120,9 +120,10 @@ class RankZero:
         self._found: Manifest | None = None  # of the newest checkpoint, as far as is known here
 
     def open(self) -> Checkpoint | None:
-        """Get the lease, gather the ranks, find the checkpoint that all of them load."""
+        """Gather the ranks, get the lease, find the checkpoint that all of them load."""
         self._link.open()
         self._rank_sync.open(self._gather)
+        self._link.await_admission()
         found = None
         if self._store is not None:
             with own_access(self._store.directory, self._environment):

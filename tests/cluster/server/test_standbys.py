@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.cluster.server_parts import AttemptParts, cluster_state
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
@@ -183,3 +184,14 @@ def test_a_job_may_have_no_standby(why: str) -> None:
         attempt = nodes.assign(THERE)
     assert not attempt.standby
     assert nodes.standbys("a", "c") == [None, None]
+
+
+def test_the_time_of_a_standby_is_not_the_jobs() -> None:
+    nodes = Nodes()
+    nodes.move()
+    nodes.report("c", 2, state="starting", stands_by=True, wait_s=3.0, start_s=4.0)
+    before_s = nodes.row.overhead_s
+    nodes.clock.now_s += 20.0
+    nodes.parts.orders.stop(JOB, AttemptEnd.PAUSED)
+    assert nodes.row.overhead_s == before_s
+    assert [row.wait_s for row in nodes.state.registry.dirty_attempts.values()] == [-1.0, -1.0]

@@ -59,7 +59,8 @@ class TrainingTimes:
     """When rank 0 first spoke, when training began and when it paused, and how long it saved."""
 
     def __init__(self) -> None:
-        self.hello: float | None = None
+        self.hello: float | None = None  # its start is over: it spoke, or all ranks had come
+        self.is_prepared = False  # all ranks of a standby wait
         self.began: float | None = None
         self.paused: float | None = None  # it ended, or an unmanaged job was told to stop
         self.trained_s = -1.0  # that the steps told of last have taken, saves excluded
@@ -75,6 +76,11 @@ class TrainingTimes:
     def admitted(self, now: float) -> None:
         """A rank 0 that stood by may load from now on."""
         self.hello = None if self.hello is None else now
+
+    def loading_began(self, at: float) -> None:
+        """Rank 0 began to load then: until all other ranks had come it could not."""
+        if self.hello is not None:
+            self.hello = max(self.hello, at)
 
     def begin(self, now: float) -> None:
         """Training goes on; the first time counts."""

@@ -142,6 +142,8 @@ class NodeAttempt:
 
     def loaded(self, message: Loaded, now: float) -> None:
         """Training goes on."""
+        if self.steps.loaded is None:
+            self.times.loading_began(now - message.load_s)
         self.steps.load(message, now)
         self.stall.loaded(message.step, now)
         self._train(now)
@@ -276,7 +278,7 @@ class NodeAttempt:
             state=self.state,
             step=steps.step,
             loaded_step=steps.loaded_step,
-            stands_by=self.assignment.standby and self.times.hello is not None,
+            stands_by=self.assignment.standby and self.times.is_prepared,
             lost_steps=steps.lost_steps,
             from_job=-1 if steps.loaded is None else steps.loaded.from_job,
             from_attempt=0 if steps.loaded is None else steps.loaded.from_attempt,

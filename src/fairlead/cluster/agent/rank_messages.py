@@ -13,6 +13,7 @@ from fairlead.client.messages import (
     Loaded,
     Progress,
     RankEnded,
+    RankPrepared,
     StandBy,
     StopRank,
 )
@@ -73,13 +74,15 @@ class RankMessages:
                 attempt.loaded(message, now)
             case Adapt():
                 attempt.steps.adapt(message)
+            case RankPrepared():
+                attempt.times.is_prepared = True
             case Progress():
                 attempt.progress(message, now)
             case RankEnded():
                 attempt.progress(message, now)
                 if not message.completed and _ends_with_its_lease(attempt, message, now):
                     attempt.stop(EXPIRED, now)
-        if not isinstance(message, Progress | Hello) or attempt.assignment.standby:
+        if not isinstance(message, Progress | Hello):
             self._changed()
 
     async def renew(self, key: Key) -> FromAgent:

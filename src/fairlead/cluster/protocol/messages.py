@@ -172,7 +172,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     order_id: OrderId = ""  # of its Assignment
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
     loaded_step: CountOrNone = -1  # where this attempt went on from, -1 = not known yet
-    stands_by: bool = False  # rank 0 waits, ready to load, until the job runs nowhere else
+    stands_by: bool = False  # all ranks wait, ready to load, until the job runs nowhere else
     lost_steps: CountOrNone = (
         -1
     )  # by all attempts until this one was loaded, as the job counts them

@@ -183,7 +183,8 @@ class AttemptOrders:
     ) -> None:
         """Complete the row of an attempt that is over. step: that the job goes on from; end: how it ended,
         and that for people."""
-        record, row, leader = attempt.record, attempt.row, attempt.leader
+        record, row = attempt.record, attempt.row
+        leader = attempt.leader if attempt.ordered else None  # a standby's time is not the job's
         record.to_step = step
         if attempt.ordered:
             reached = max(attempt.done(), step, attempt.failed_at)

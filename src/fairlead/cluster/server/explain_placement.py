@@ -78,8 +78,13 @@ def _moving(source: ExplanationSource, before: Attempt, following: Attempt) -> I
     if before.lost:
         yield from cannot_go_on(source, before)
     elif following.standby and not before.stopping:
-        yield f"It runs on {place_of(before)}, while its next start is prepared on {place_of(following)}."
-        yield "It moves when that is ready, or when another job is to have its devices."
+        if before.finishing:
+            yield f"All its steps are done; the code behind its training loop runs on {place_of(before)}."
+            yield f"Should it not end in time, it is started again for that on {place_of(following)}."
+        else:
+            there = place_of(following)
+            yield f"It runs on {place_of(before)}, while its next start is prepared on {there}."
+            yield "It moves when that is ready, or when another job is to have its devices."
     else:
         live = list(source.state.registry.live.get(following.row.id, ()))
         yield from stop_sentences(live, source.state.now_s())
