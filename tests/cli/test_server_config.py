@@ -169,3 +169,22 @@ def test_a_reload_refuses_a_bad_file(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"server.toml"):
         reread()
+
+
+@pytest.mark.parametrize(("value", "length"), [('"auto"', "auto"), ('"45"', 45.0), ("45", 45.0)])
+def test_the_length_of_rounds_is_a_number_or_auto(
+    tmp_path: Path, value: str, length: float | str
+) -> None:
+    path = written(tmp_path, f'state = "s"\nround = {value}\n')
+    assert context_of("--config", path).params["round_s"] == length
+
+
+@pytest.mark.parametrize("value", ['"soon"', "true", "0.1"])
+def test_a_length_that_is_none_is_named_with_its_line(
+    tmp_path: Path, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, f'state = "s"\nround = {value}\n')
+    assert call("serve", "--config", path) == 2
+    err = capsys.readouterr().err
+    assert f"{path}:2: round: " in err
+    assert value.strip('"') in err.lower()

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.call_command import call
 from tests.cluster.cluster import Running, descendants, running, until
 from tests.cluster.ledger_job import ledger, ledger_job
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.store import Store
+from fairlead.scheduler.journal import read_beginning
 
 TURNS = ("--round", "2", "--restart-cost", "0.05")
 
@@ -188,3 +191,23 @@ def test_the_process_that_owns_parked_ranks_may_be_killed(cluster: Running, tmp_
         until(lambda: all(len(set(_pids(folder).values())) >= 2 for folder in folders))
         for folder in folders:
             assert set(_steps(folder)) == set(range(max(_steps(folder)) + 1))
+
+
+def test_automatic_rounds_become_short_as_parking_is_measured(tmp_path: Path) -> None:
+    automatic = ("--round", "auto", "--restart-cost", "0.26")
+    with running(tmp_path, automatic, {"node-a": "v100=1"}) as cluster:
+        with cluster.client() as client:
+            folders = _submit_two(client, tmp_path, total_steps=10**6)
+            assert client.status().round_s == 13.0
+            until(lambda: client.status().round_s == 10.0)
+            assert any(len(_pids(folder)) > 1 for folder in folders), "one was resumed"
+            cluster.kill()
+            cluster.start()
+            assert client.status().round_s == 10.0
+            turns = sum(len(_pids(folder)) for folder in folders)
+            until(lambda: sum(len(_pids(folder)) for folder in folders) > turns)
+            assert client.status().round_s == 10.0
+        assert call("replay", cluster.state) == 0
+    with Store(cluster.state) as store:
+        setup, _, _ = read_beginning(store.segment()[1], "journal")
+    assert setup.settings.round_s == 10.0

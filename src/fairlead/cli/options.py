@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from fairlead.cli.option_records import set_parameters
+from fairlead.cli.round_option import round_length
 from fairlead.errors import RunError
 from fairlead.model.limits import MAX_SEED
 from fairlead.simulator.simulation_input import SimulationInput
@@ -69,16 +70,6 @@ PricesOption = Annotated[
         "--prices", metavar="TYPE=DOLLARS,...", help="Dollars per device-hour, by accelerator type."
     ),
 ]
-
-
-def round_length(text: str) -> float | Literal["auto"]:
-    """Seconds of a round, or ``auto``."""
-    if text == "auto":
-        return "auto"
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a number of seconds, nor auto") from None
 
 
 RoundOption = Annotated[

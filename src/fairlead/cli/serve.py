@@ -15,6 +15,7 @@ import typer
 from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
+from fairlead.cli.round_option import LiveRoundOption
 from fairlead.cli.server_config import ConfigOption, ServerConfig
 from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_SEED
@@ -35,9 +36,7 @@ class SchedulingOptions:
     ] = None
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = ""
     profile: Annotated[str, typer.Option(help="default, gavel or shockwave.")] = "default"
-    round_s: Annotated[
-        float | None, typer.Option("--round", help="Seconds of a round.", show_default="360")
-    ] = None
+    round_s: LiveRoundOption = None
     throughputs: Annotated[str, typer.Option(help="Table of rates: a file, or `builtin`.")] = (
         "builtin"
     )

@@ -104,8 +104,11 @@ def file_options(context: Any) -> dict[str, Any]:
 
 
 def _file_type(annotation: Any) -> Any:
-    """The type in the file of a parameter with this annotation: a path is a text there."""
-    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    """The type in the file of a parameter with this annotation: a path is a text there, and what an option
+    parses itself may also be a number."""
+    kind, *more = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
+    if any(getattr(one, "parser", None) is not None for one in more):
+        return float | str
     if type(None) in get_args(kind):
         kind = next(one for one in get_args(kind) if one is not type(None))
     return str if kind is Path else kind

@@ -17,6 +17,7 @@ import typer
 from fairlead.cli import interrupts
 from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
+from fairlead.cli.round_option import LiveRoundOption
 from fairlead.cluster.agent.devices import device_types
 from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.end_signals import end_signals, ignore_end_signals
@@ -50,9 +51,7 @@ def up(
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
-    round_s: Annotated[
-        float | None, typer.Option("--round", help="Seconds of a round.", show_default="360")
-    ] = None,
+    round_s: LiveRoundOption = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -90,7 +89,7 @@ def up(
         "0",
         "--policy",
         policy,
-        *(() if round_s is None else ("--round", f"{round_s:g}")),
+        *(() if round_s is None else ("--round", str(round_s))),
         "--compile-in-background",
     )
     directory = (state or DEFAULT_DIRECTORY.expanduser()).absolute()
@@ -107,7 +106,7 @@ def up(
         raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
 
 
-def _demo(state: Path | None, policy: str, round_s: float | None, port: int | None) -> None:
+def _demo(state: Path | None, policy: str, round_s: str | None, port: int | None) -> None:
     from fairlead.cli.demo_screen import Screen, report
     from fairlead.cli.replay import replay
     from fairlead.cluster.demo.jobs import (
@@ -125,7 +124,7 @@ def _demo(state: Path | None, policy: str, round_s: float | None, port: int | No
     }
     serve = (
         *("--port", str(port or 0), "--agent-port", "0", "--heartbeat", "0.3", "--lease", "5"),
-        *("--policy", policy or POLICY, "--round", f"{ROUND_S if round_s is None else round_s:g}"),
+        *("--policy", policy or POLICY, "--round", str(ROUND_S if round_s is None else round_s)),
         "--compile-in-background",
     )
     with _directory(state) as directory:

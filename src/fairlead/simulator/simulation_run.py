@@ -25,7 +25,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend, Observer, drive
-from fairlead.scheduler.mechanism.round_length import AUTO, shortest_round_s
+from fairlead.scheduler.mechanism.round_length import AUTO, automatic_round_s
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
@@ -122,12 +122,9 @@ def _automatic_round_s(truth: GroundTruth, jobs: SimulationJobs) -> float:
     """The shortest round by what a switch costs: the mean over the devices that jobs ask for; of a stream,
     the cost of all families."""
     costs = truth.resume_costs or truth.restart_costs
-    if jobs.n is None or not jobs.n:
-        return shortest_round_s(costs.default_s)
-    jobs_there = [arrival.job for arrival in jobs.arrivals]
-    devices = sum(job.scale_factor for job in jobs_there)
-    lost_s = sum(job.scale_factor * costs.of(job) for job in jobs_there)
-    return shortest_round_s(lost_s / devices)
+    known = [] if jobs.n is None else [arrival.job for arrival in jobs.arrivals]
+    switches = [(job.scale_factor, costs.of(job)) for job in known]
+    return automatic_round_s(switches, costs.default_s)
 
 
 @dataclass(frozen=True)

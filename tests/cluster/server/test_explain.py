@@ -51,7 +51,7 @@ class State:
         self.admission = SimpleNamespace(why_waits=lambda _: "", why_held=lambda _: "")
         self.solves = SimpleNamespace(state="ok", began_s=None, without_pairs="")
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
-        self.options = SimpleNamespace(early_s=10.0)
+        self.early_s = 10.0
         self.costs = SimpleNamespace(is_applied=lambda: True)
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():
@@ -244,7 +244,7 @@ def test_free_devices_are_said_to_be_free() -> None:
     told = state.told()
     assert "2 devices of v100 are free, and no other job holds any" in told
     assert "or earlier, for there is room" in told
-    state.options.early_s = float("inf")
+    state.early_s = float("inf")
     assert "in 1 min 30 s." in state.told()
 
 

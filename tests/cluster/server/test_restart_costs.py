@@ -1,5 +1,10 @@
 """What starts cost is measured, and the core told when it believes something else."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 from tests.cluster.server_parts import AttemptParts, cluster_state
 
@@ -9,21 +14,28 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.restart_costs import (
+    LATE_RESUMES,
     MIN_SAMPLES,
     MISJUDGED_FACTOR,
+    AutomaticRound,
     MeasuredStarts,
 )
-from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.rows import AttemptRow, JobRow
+from fairlead.cluster.store.store import Store
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import RestartCosts
+from fairlead.scheduler.mechanism.round_length import (
+    adjusted_round_s,
+    automatic_round_s,
+)
 from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.scheduler.setup import Setup
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 
-def _state(restart_s: float | None = None) -> ClusterState:
+def _state(restart_s: float | None = None, **options: Any) -> ClusterState:
     fleet = Fleet(30.0, 0.01, lambda: 0.0, lambda _: None)
-    return cluster_state(fleet, lambda: 0.0, restart_s=restart_s)
+    return cluster_state(fleet, lambda: 0.0, restart_s=restart_s, **options)
 
 
 def test_the_belief_is_a_guess_then_what_was_said_then_what_was_measured() -> None:
@@ -79,6 +91,75 @@ def test_a_job_that_was_resumed_costs_what_that_took() -> None:
     del state.registry.jobs[1]
     starts.forget_closed()
     assert starts.resume_s(1) is None
+
+
+def _resumed(
+    job: int, attempt: int, seconds: float, origin: str = "resumed at step 5"
+) -> AttemptRow:
+    return AttemptRow(
+        job=job, attempt=attempt, node="a", accelerator="v100", devices=(0,), began_s=0.0,
+        ended_s=9.0, start_s=0.0, load_s=0.0, stop_s=seconds, origin=origin,
+    )  # fmt: skip
+
+
+def test_what_resuming_costs_is_known_again_after_a_restart_of_the_server(tmp_path: Path) -> None:
+    state = _state()
+    costs = [9.0, *(0.1 * i for i in range(LATE_RESUMES))]
+    state.registry.jobs = {1: _row(1), 2: _row(2)}
+    starts = MeasuredStarts(state)
+    with Store(tmp_path) as store:
+        with store.transaction() as t:
+            t.put_attempts(_resumed(1, number, seconds) for number, seconds in enumerate(costs, 1))
+            t.put_attempts([_resumed(2, 1, 5.0, "began at step 3"), _resumed(3, 1, 5.0)])
+        state.store = store
+        starts.recover()
+    assert starts.resume_s(1) == pytest.approx(0.2), "the median of the last ones"
+    assert starts.resume_s(2) is None
+    assert starts.resume_s(3) is None, "it has ended"
+
+
+def _automatic(jobs: dict[int, int]) -> tuple[ClusterState, MeasuredStarts]:
+    """jobs: id -> devices."""
+    state = _state(2.0, automatic_round=True)
+    table = SimpleNamespace(id=np.array([*jobs]), scale=np.array([*jobs.values()]))
+    state.scheduler = SimpleNamespace(data=SimpleNamespace(ledger=SimpleNamespace(jobs=table)))  # type: ignore[assignment]
+    for job in jobs:
+        state.registry.jobs[job] = _row(job)
+    return state, MeasuredStarts(state)
+
+
+def test_rounds_become_as_short_as_measured_costs_allow() -> None:
+    state, starts = _automatic({1: 1, 2: 3})
+    length = AutomaticRound(state, starts)
+    assert state.round_s == 100.0, "nothing is measured: what a start is said to cost counts"
+    assert not length.is_outdated()
+    for number in (1, 2):
+        starts.note_resumed(_resumed(1, number, 0.5))
+    assert not length.is_outdated(), "82 s are not clearly less"
+    starts.note_resumed(_resumed(2, 1, 0.5))
+    assert length.is_outdated()
+    assert length.length_s() == automatic_round_s([(1, 0.5), (3, 0.5)], 2.0) == 25.0
+    state.round_s = 25.0
+    assert not length.is_outdated()
+
+
+def test_fixed_rounds_stay() -> None:
+    state, starts = _automatic({1: 1})
+    state.options = _state(2.0).options
+    state.round_s = 360.0
+    starts.note_resumed(_resumed(1, 1, 0.4))
+    assert not AutomaticRound(state, starts).is_outdated()
+
+
+def test_rounds_are_lengthened_at_once_and_shortened_only_by_much() -> None:
+    assert adjusted_round_s(20.0, 21.0) == 21.0, "else switching takes more than its part"
+    assert [adjusted_round_s(20.0, one) for one in (20.0, 19.0, 16.1)] == [20.0] * 3
+    assert adjusted_round_s(20.0, 16.0) == 16.0
+
+
+def test_the_round_is_a_mean_over_devices() -> None:
+    assert automatic_round_s([(1, 1.0), (3, 5.0)], 0.0) == 200.0
+    assert automatic_round_s([], 3.0) == 150.0
 
 
 def _row(job: int) -> JobRow:

@@ -42,7 +42,7 @@ class AttemptEnds:
         self._steps = steps
         self._orders = orders
         self._listeners = listeners
-        self._deaths = DeathJudge(state.options.profile.round_s)
+        self._deaths = DeathJudge(state.round_s)
 
     def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
         """These attempts no longer exist on a node; on their other nodes they must stop."""

@@ -18,7 +18,11 @@ from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeLost, NodeRecovered
 from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.round_length import shortest_round_s
 from fairlead.scheduler.setup import Setup
+
+EARLY = 36  # a round may end after this part of it, where devices are free and jobs wait
+GUESSED_RESTART_S = 1.0  # that a start costs, for the length of automatic rounds, until it is known
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class ClusterState:
     decide_s: float | None = None  # that the last decision took
     # Rounds and solves:
     round: LiveRound | None = None
+    round_s: float = field(init=False)  # that rounds last from now on
     solving: bool = False
     capacity_changed: bool = (
         False  # whether jobs or devices may have become free since it was asked
@@ -65,6 +70,19 @@ class ClusterState:
     halted: str = ""  # why nothing is scheduled, accepted or ended any more by this server
     journal_records: int = 0  # in all segments
     segment_records: int = 0  # in the newest segment
+
+    def __post_init__(self) -> None:
+        """Rounds last as long as the options say; automatic ones, until something is known, as long as what a
+        start is taken to cost makes them."""
+        options = self.options
+        restart_s = GUESSED_RESTART_S if options.restart_s is None else options.restart_s
+        automatic = options.automatic_round
+        self.round_s = shortest_round_s(restart_s) if automatic else options.profile.round_s
+
+    @property
+    def early_s(self) -> float:
+        """Seconds after which a round may end early, where devices are free and jobs wait."""
+        return self.round_s / EARLY if self.options.early_round_end else float("inf")
 
     @property
     def cluster(self) -> Cluster:

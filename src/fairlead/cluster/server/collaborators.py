@@ -23,7 +23,11 @@ from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.precedence import Yielder
 from fairlead.cluster.server.published_views import PublishedViews
 from fairlead.cluster.server.report_intake import ReportIntake
-from fairlead.cluster.server.restart_costs import MeasuredStarts, RestartCostsOfJobs
+from fairlead.cluster.server.restart_costs import (
+    AutomaticRound,
+    MeasuredStarts,
+    RestartCostsOfJobs,
+)
 from fairlead.cluster.server.retries import Retries
 from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.rollback_detection import RollbackDetector
@@ -81,6 +85,7 @@ class RoundParts:
     backend: LiveBackend
     estimating: EstimatorSession
     renewal: CoreRenewal
+    length: AutomaticRound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +160,7 @@ def collaborators(
         is_interrupted=is_interrupted,
     )
     estimating = EstimatorSession(state, backend)
+    length = AutomaticRound(state, attempts.starts)
     renewal = CoreRenewal(
         state,
         commits=commits,
@@ -162,6 +168,7 @@ def collaborators(
         admission=jobs.admission,
         solves=solves,
         restart_s=attempts.starts.restart_s,
+        round_s=length.length_s,
     )
     rounds = RoundParts(
         solves=solves,
@@ -170,6 +177,7 @@ def collaborators(
         backend=backend,
         estimating=estimating,
         renewal=renewal,
+        length=length,
     )
     return Collaborators(
         inbox=inbox,

@@ -1,5 +1,6 @@
 """The core's make-up: put together anew, from its own state, with the nodes and the policy of now."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from fairlead.scheduler import journal
 from fairlead.scheduler.core.checkpoint import take_checkpoint
 from fairlead.scheduler.setup import Setup, build, restore, traits_of
 
+_log = logging.getLogger(__name__)
 RESUME_S = 0.1  # that it costs to go on where a job is parked; of a job that did, it is measured
 
 
@@ -36,14 +38,16 @@ class CoreRenewal:
         admission: Admission,
         solves: SolveCoordinator,
         restart_s: Callable[[], float],
+        round_s: Callable[[], float],
     ) -> None:
-        """restart_s: seconds that a start is believed to cost."""
+        """restart_s: seconds that a start is believed to cost; round_s: that rounds are to last."""
         self._state = state
         self._commits = commits
         self._estimating = estimating
         self._admission = admission
         self._solves = solves
         self._restart_s = restart_s
+        self._round_s = round_s
 
     def renew(self) -> None:
         """A new segment, and a new core, if there are nodes."""
@@ -52,6 +56,7 @@ class CoreRenewal:
         if not state.fleet.nodes:
             return
         now = state.now_s()
+        self._adjust_round()
         setup, planner = self._make_setup()
         if state.scheduler is None:
             state.scheduler = build(setup, planner)
@@ -73,6 +78,14 @@ class CoreRenewal:
         if state.round is None:  # nothing else would make the new core decide
             state.emit(JobsSubmitted(now, ()))
 
+    def _adjust_round(self) -> None:
+        state, before_s = self._state, self._state.round_s
+        state.round_s = self._round_s()
+        if state.round is not None:  # it may end before its time, not after it
+            state.round.length_s = min(state.round.length_s, state.round_s)
+        if state.round_s != before_s:
+            _log.info("--round auto: rounds of %g s, after %g s", state.round_s, before_s)
+
     def _emit_lost_nodes(self, now: float) -> None:
         """Nodes that were lost before the core knew them, unless it is about to be told so."""
         core = self._state.scheduler
@@ -87,7 +100,7 @@ class CoreRenewal:
 
     def _make_setup(self) -> tuple[Setup, Policy | Planner]:
         state, options = self._state, self._state.options
-        profile, seed = options.profile, options.seed
+        profile, seed = replace(options.profile, round_s=state.round_s), options.seed
         made = registry.make(state.policy, seed=seed, profile=profile.name)
         nodes = sorted(state.fleet.nodes.values(), key=lambda node: node.name)
         cluster = Cluster(

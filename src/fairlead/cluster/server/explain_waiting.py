@@ -184,7 +184,7 @@ def _next_decision(reader: Reader, job: JobView, found: DeviceUse) -> str:
 def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """Return the words on an early end of the round; "" where nothing is free, or rounds run to their end."""
     source = reader.source
-    if not found.has_room(job.scale_factor) or source.state.options.early_s == float("inf"):
+    if not found.has_room(job.scale_factor) or source.state.early_s == float("inf"):
         return ""
     late = [one for one, activity in found.jobs.items() if activity == "starting"]
     if source.costs.is_applied() or not late:

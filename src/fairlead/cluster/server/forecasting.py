@@ -107,7 +107,7 @@ class Forecasting:
             device_uses=RecentResults[DeviceUse](loop.state.fleet.monotonic),
         )
         self._outcomes = Outcomes(directory / "forecasts.db")
-        self.forecaster = Forecaster(self._task, loop.state.options.profile.round_s, self._outcomes)
+        self.forecaster = Forecaster(self._task, loop.state.round_s, self._outcomes)
         self._questions = ForecastProcess("what-if", niceness=0)
         self._questions_in_turn = QuestionQueue()
 
@@ -317,7 +317,7 @@ class Forecasting:
             unknown=inputs.unknown,
             restart_costs=RestartCosts(inputs.restart_s),
             history=inputs.history,
-            early_s=self._state.options.early_s,
+            early_s=self._state.early_s,
         )
         setup = replace(inputs.setup, throughputs=measured_table(inputs))
         return inputs.now_s, ForecastTask(setup, inputs.state, asked, tuple(range(SEEDS)), CPU_S)

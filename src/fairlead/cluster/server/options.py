@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.protocol.read_job_spec import ACCELERATOR
@@ -14,6 +15,7 @@ from fairlead.estimation.registry import check_spec
 from fairlead.model.cluster import Node
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
+from fairlead.scheduler.mechanism.round_length import AUTO
 from fairlead.scheduler.mechanism.settings import PROFILES, MechanismSettings
 from fairlead.simulator.traces.cluster_files import (
     DEFAULT_PRICES,
@@ -25,7 +27,6 @@ from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 DEFAULT_POLICY = "max_min_fairness_perf"  # of a new cluster: LAS with regard to types
 MAX_PRICE = 1e6  # $ per device-hour
-EARLY = 36  # a round may end after this part of it, where devices are free and jobs wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class LiveOptions:
     rate_bound: float = 0.01  # drift between the clocks of two machines, relative
     mtbf_s: float = 86400.0  # of a node, as long as nothing is known of it
     solve_limit_s: float = 60.0
-    early_s: float = float("inf")  # a round of this age ends where devices are free and jobs wait
+    automatic_round: bool = False  # the length of rounds follows from what switches cost
+    early_round_end: bool = False  # rounds end early where devices are free and jobs wait
     restart_s: float | None = None  # that a start costs, until it is known; None = a guess by round
     checkpoints: str = ""  # directory for those of new jobs; "" = the one that the cluster had
     estimator: str = "oracle"  # of rates; oracle = the catalogue, and what jobs bring along
@@ -58,7 +60,7 @@ def live_options(
     cluster: Path | None,
     policy: str,
     profile: str,
-    round_s: float | None,
+    round_s: float | Literal["auto"] | None,
     throughputs: str,
     seed: int,
     lease_s: float,
@@ -74,8 +76,8 @@ def live_options(
     webhook: Webhook | None = None,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
-    round_s: None = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
-    ends early where devices are free and jobs wait."""
+    round_s: None = that of the profile, "auto" = by what switches cost; restart_s: 0 = it will be measured;
+    early_round_end: whether a round ends early where devices are free and jobs wait."""
     if profile not in PROFILES:
         raise ConfigError(f"--profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
     chosen = PROFILES[profile]
@@ -83,7 +85,7 @@ def live_options(
         raise ConfigError(
             f"--profile: {profile!r} imitates a simulator, and is not for live clusters"
         )
-    if round_s is not None:
+    if isinstance(round_s, float | int):
         _check("round", round_s, 0.5, 86_400.0)
         chosen = replace(chosen, round_s=round_s)
     registry.make(policy or DEFAULT_POLICY, seed=seed, profile=profile)
@@ -111,7 +113,8 @@ def live_options(
         solve_limit_s=solve_limit_s,
         mtbf_s=mtbf_h * 3600,
         restart_s=restart_s or None,
-        early_s=chosen.round_s / EARLY if early_round_end else float("inf"),
+        automatic_round=round_s == AUTO,
+        early_round_end=early_round_end,
         estimator=estimator,
         ignored_witnesses=frozenset(ignored_witnesses),
         runtime=replace(runtime, prices=stated),

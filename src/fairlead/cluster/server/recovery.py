@@ -44,6 +44,7 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     _load_attempts(state, parts, lease_s)
     settle_checkpoints(state)
     parts.jobs.retries.recover()
+    parts.attempts.starts.recover()
     _load_grants(state, lease_s)
     _load_round(state, parts)
     continue_numbering(state, parts.attempts.ends, lease_s)
@@ -115,6 +116,8 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
         found = journal.recover(setup, checkpoint, tail, name=name)
     core = found.scheduler
     state.scheduler, state.setup = core, setup
+    if state.options.automatic_round:
+        state.round_s = setup.settings.round_s
     state.lost_nodes = {
         node.name
         for i, node in enumerate(core.data.cluster.nodes)

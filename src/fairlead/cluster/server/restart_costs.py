@@ -9,9 +9,12 @@ from fairlead.cluster.forecasting.forecast import UNBOUNDED_COST_S
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
+from fairlead.cluster.server.loaded_checkpoint import RESUMED
 from fairlead.cluster.server.lost_work import shared_troubles, why_lost
+from fairlead.cluster.store.rows import AttemptRow
 from fairlead.model.events import RestartCostsLearned
 from fairlead.model.job import JobId
+from fairlead.scheduler.mechanism.round_length import adjusted_round_s, automatic_round_s
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 MIN_CHANGE = 0.2  # relative difference from what the core believes
@@ -20,6 +23,7 @@ PROTECTED_ROUNDS = (
 )
 MIN_SAMPLES = 20  # starts that must have been measured before their median counts
 MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
+LATE_RESUMES = 5  # of a job, whose median is what it costs to resume
 
 
 class MeasuredStarts:
@@ -29,20 +33,35 @@ class MeasuredStarts:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self.seconds: deque[float] = deque(maxlen=1000)
-        self._resume_s: dict[int, float] = {}  # open job -> of its last attempt that was resumed
+        self._late_s: dict[int, deque[float]] = {}  # job -> of its last attempts that were resumed
+        self._resume_s: dict[int, float] = {}  # their median
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: take note of what its start cost."""
         del failure
-        record, leader = attempt.record, attempt.leader
+        record = attempt.record
         if attempt.resumes:
-            if leader is not None and min(leader.start_s, leader.load_s) >= 0:
-                took_s = leader.start_s + leader.load_s + max(attempt.stop_s, 0.0)
-                self._resume_s[attempt.row.id] = took_s
+            self.note_resumed(record)
         elif (
             record.trained_s is not None
         ):  # its wait for the devices is the end of the job before it
             self.seconds.append(record.trained_s - record.began_s)
+
+    def recover(self) -> None:
+        """After a restart of the server: what was measured of jobs that take turns is known again."""
+        for job, row in self._state.registry.jobs.items():
+            if row.state in ("running", "preempted"):
+                for record in self._state.store.last_attempts(job, LATE_RESUMES):
+                    if record.origin.startswith(RESUMED) and record.ended_s is not None:
+                        self.note_resumed(record)
+
+    def note_resumed(self, record: AttemptRow) -> None:
+        """Take note of what it took to leave and to go on of an attempt that was resumed."""
+        if min(record.start_s, record.load_s) >= 0:
+            took_s = record.start_s + record.load_s + max(record.stop_s, 0.0)
+            late_s = self._late_s.setdefault(record.job, deque(maxlen=LATE_RESUMES))
+            late_s.append(took_s)
+            self._resume_s[record.job] = float(np.median(late_s))
 
     def resume_s(self, job: int) -> float | None:
         """Seconds that it costs to stop a job and let it go on, if it was parked and resumed before; None =
@@ -52,6 +71,7 @@ class MeasuredStarts:
     def forget_closed(self) -> None:
         """Let go of jobs that have ended. It looks at each that was ever resumed: call it once a round."""
         known = self._state.registry.jobs
+        self._late_s = {job: s for job, s in self._late_s.items() if job in known}
         self._resume_s = {job: s for job, s in self._resume_s.items() if job in known}
 
     def restart_s(self) -> float:
@@ -70,6 +90,30 @@ class MeasuredStarts:
             return False
         assumed_s, measured_s = setup.restart_costs.default_s, self.restart_s()
         return not assumed_s / MISJUDGED_FACTOR <= measured_s <= assumed_s * MISJUDGED_FACTOR
+
+
+class AutomaticRound:
+    """The length of rounds by what switches cost, as it is measured. On the driver's thread."""
+
+    def __init__(self, state: ClusterState, starts: MeasuredStarts) -> None:
+        self._state = state
+        self._starts = starts
+
+    def length_s(self) -> float:
+        """Return how long rounds are to last from now on."""
+        state, core = self._state, self._state.scheduler
+        if core is None or not state.options.automatic_round:
+            return state.round_s
+        jobs, restart_s = core.data.ledger.jobs, self._starts.restart_s()
+        switches = list[tuple[int, float]]()
+        for job, devices in zip(jobs.id.tolist(), jobs.scale.tolist(), strict=True):
+            resume_s = self._starts.resume_s(job)
+            switches.append((int(devices), restart_s if resume_s is None else resume_s))
+        return adjusted_round_s(state.round_s, automatic_round_s(switches, restart_s))
+
+    def is_outdated(self) -> bool:
+        """Whether rounds are to last longer or shorter than they do."""
+        return self.length_s() != self._state.round_s
 
 
 class RestartCostsOfJobs:

@@ -73,9 +73,9 @@ class Retries:
         self._cordons = cordons
         self.nodes = NodeJudge()
         self.storage = StorageWaits()
-        first_s = min(FIRST_S, state.options.profile.round_s / 10)
+        first_s = min(FIRST_S, state.round_s / 10)
         self.backoff = Backoff(first_s, MAX_BACKOFF_FACTOR * first_s)
-        self.settled_s = min(SETTLED_S, 2 * state.options.profile.round_s)
+        self.settled_s = min(SETTLED_S, 2 * state.round_s)
         self._to_drop: dict[int, None] = {}
         self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
@@ -206,7 +206,7 @@ class Retries:
             return True
         if attempt.unsaved:
             return False  # what is lost is no progress
-        return self._trained_s(attempt) >= self._state.options.profile.round_s
+        return self._trained_s(attempt) >= self._state.round_s
 
     def _trained_s(self, attempt: Attempt) -> float:
         """Seconds for which an attempt that has ended trained, as far as is known, with the time until its

@@ -170,7 +170,7 @@ class RoundClock:
     def _finds_capacity(self, current: LiveRound, now: float) -> bool:
         """Whether the round has lasted long enough to be ended early, and a job waits that could run on free
         devices; as it was when that was asked last, unless it may have changed since."""
-        state, early_s = self._state, self._state.options.early_s
+        state, early_s = self._state, self._state.early_s
         wait_s = min(early_s, 1.0)  # it takes milliseconds to find out
         if not state.capacity_changed or now - current.started_s < early_s:
             return False

@@ -224,7 +224,10 @@ class CoreObserver:
             with contextlib.suppress(StoreError):  # a full disk costs a point in a plot, no more
                 self._state.store.add_sample(sample(self._state, command))
             self._parts.rounds.estimating.write(command.time_s)
-            if self._parts.attempts.starts.is_misjudged():
+            if (
+                self._parts.attempts.starts.is_misjudged()
+                or self._parts.rounds.length.is_outdated()
+            ):
                 self._state.rebuild_due = True
 
 

@@ -294,7 +294,7 @@ class ViewBuilder:
             policy=registry.listed_name(state.policy),
             profile=state.options.profile.name,
             round=-1 if state.scheduler is None else state.scheduler.data.round.number,
-            round_s=state.options.profile.round_s,
+            round_s=state.round_s,
             round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
             jobs={state: n for state, n in states.items() if n},
             devices=tally.devices,

@@ -354,6 +354,11 @@ class Store:
         """All starts of a job, in order."""
         return self._decoded(AttemptRow, ATTEMPTS, "WHERE job = ? ORDER BY attempt", job)
 
+    def last_attempts(self, job: int, count: int) -> list[AttemptRow]:
+        """The last so many starts of a job, in order."""
+        which = "WHERE job = ? ORDER BY attempt DESC LIMIT ?"
+        return self._decoded(AttemptRow, ATTEMPTS, which, job, count)[::-1]
+
     def open_attempts(self) -> list[AttemptRow]:
         """The starts that have not ended, in order of job and start."""
         return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, attempt")
