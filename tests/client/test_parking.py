@@ -163,16 +163,21 @@ def _uninterrupted(folder: Path, script: str, steps: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "script", [PLAIN, pytest.param(TORCH, marks=[pytest.mark.torch, needs_torch])]
+    ("script", "steps", "parkings"),
+    [
+        (PLAIN, 400_000, 8),
+        pytest.param(TORCH, 3_000, 8, marks=[pytest.mark.torch, needs_torch]),
+        pytest.param(TORCH, 60_000, 200, marks=[pytest.mark.torch, pytest.mark.long, needs_torch]),
+    ],
 )
 def test_a_run_that_is_parked_at_random_steps_is_the_same_to_the_bit(
-    tmp_path: Path, script: str
+    tmp_path: Path, script: str, steps: int, parkings: int
 ) -> None:
-    steps, seeded = 400_000 if script == PLAIN else 3_000, random.Random(3)
+    seeded, parked_at = random.Random(3), set[int]()
     with rank_of(tmp_path / "parked", script, str(steps)) as rank:
         assert isinstance(rank.wait_for(Loaded), Loaded)
         last = 0
-        for _ in range(8):
+        for _ in range(parkings):
             until = time.monotonic() + seeded.uniform(0.0, 0.05)
             while time.monotonic() < until:
                 rank.agent.poll(0.002)
@@ -182,8 +187,10 @@ def test_a_run_that_is_parked_at_random_steps_is_the_same_to_the_bit(
             assert loaded.step == ended.step >= last
             assert loaded.lost_steps == 0
             last = loaded.step
+            parked_at.add(last)
         found = _result(rank)
     assert 0 < last < steps
+    assert len(parked_at) > parkings // 2, "at different steps"
     assert found == _uninterrupted(tmp_path / "whole", script, steps)
 
 
