@@ -38,11 +38,15 @@ RESTART_S = 0.1  # that the scheduler takes a start to cost
 MAX_LOST = 0.02  # of the devices' time
 MAX_DIFFERENCE = 0.01  # between live and simulated, in parts of a device
 WARM_UP_S = 60.0  # first starts import, and are no switches
+MARK_STEPS = 25  # between two times that a job writes down
 SCRIPT = f"""
-import time
+import sys, time
 import fairlead
+marks = open(sys.argv[1], "a", buffering=1)
 with fairlead.Lease(load=lambda path: path.read_bytes(), save=lambda path: path.write_bytes(b"x")) as lease:
     while lease.next():
+        if lease.step % {MARK_STEPS} == 0:
+            marks.write(f"{{time.monotonic()}} {{lease.step}}\\n")
         time.sleep({STEP_S})
 """
 
@@ -52,32 +56,45 @@ class Turns:
     """What the jobs did in a time."""
 
     seconds: float
-    steps: list[float]
+    parts: list[float]  # of a device, of each job
     step_s: float  # that a step takes while its job runs
     resume_s: float  # that a device does nothing at a switch, median
 
 
-def measure(client: Client, rounds: int) -> Turns:
+def measure(client: Client, folder: Path, rounds: int) -> Turns:
     """Submit the jobs, wait until all have had a turn, and let them take turns for so many rounds."""
-    command = (sys.executable, "-c", SCRIPT)
-    jobs = client.submit([JobSpec(command=command, total_steps=10**9, cwd="/")] * JOBS)
+    files = [folder / f"marks-{number}" for number in range(JOBS)]
+    commands = [(sys.executable, "-c", SCRIPT, str(file)) for file in files]
+    jobs = client.submit([JobSpec(command=one, total_steps=10**9, cwd="/") for one in commands])
     until = time.monotonic() + 10 * WARM_UP_S
     while any(client.job(job).starts < 2 for job in jobs) and time.monotonic() < until:
         time.sleep(0.5)
-    before, began = [client.job(job).steps for job in jobs], time.monotonic()
-    time.sleep(rounds * ROUND_S)
-    seconds = time.monotonic() - began
-    steps = [client.job(job).steps - first for job, first in zip(jobs, before, strict=True)]
+    began = time.monotonic()
+    time.sleep((rounds + 2) * ROUND_S)
+    marks = [np.loadtxt(file, ndmin=2, max_rows=lines_of(file)) for file in files]
     rows = [row for job in jobs for row in client.attempts(job) if row.ended_s is not None]
     resumed = [row for row in rows if row.origin.startswith("resumed")]
-    rates = [view.measured_rate for view in map(client.job, jobs) if view.measured_rate]
-    costs = sorted(max(row.stop_s, 0.0) + row.start_s + row.load_s for row in resumed)
-    return Turns(
-        seconds=seconds,
-        steps=steps,
-        step_s=len(rates) / sum(rates),
-        resume_s=costs[len(costs) // 2] if costs else float("nan"),
-    )
+    costs = [max(row.stop_s, 0.0) + row.start_s + row.load_s for row in resumed]
+    return turns_of(marks, began, rounds, float(np.median(costs)))
+
+
+def lines_of(file: Path) -> int:
+    """Whole lines of a file that is written to."""
+    return file.read_bytes().count(b"\n")
+
+
+def turns_of(marks: list[np.ndarray], began: float, rounds: int, resume_s: float) -> Turns:
+    """What the jobs did in so many rounds from the first one after a time. marks: of each job (times, 2): when
+    it had done how many steps. A round begins where a job goes on."""
+    gaps = [np.flatnonzero(np.diff(mark[:, 0]) > ROUND_S / 2) for mark in marks]
+    begins = np.sort(np.concatenate([m[gap + 1, 0] for m, gap in zip(marks, gaps, strict=True)]))
+    first = begins[begins > began][0]
+    last = begins[np.abs(begins - first - rounds * ROUND_S).argmin()]
+    paces = np.concatenate([np.diff(mark[:, 0]) / np.diff(mark[:, 1]) for mark in marks])
+    step_s = float(np.median(paces))
+    steps = [np.interp(last, *mark.T) - np.interp(first, *mark.T) for mark in marks]
+    seconds = float(last - first)
+    return Turns(seconds, [float(one) * step_s / seconds for one in steps], step_s, resume_s)
 
 
 class StepsOfJobs:
@@ -153,11 +170,11 @@ def main() -> int:
         try:
             cluster.start()
             with cluster.client() as client:
-                live = measure(client, given.rounds)
+                live = measure(client, Path(name), given.rounds)
         finally:
             cluster.stop()
     whole_part = DEVICES / JOBS
-    parts = [steps * live.step_s / live.seconds for steps in live.steps]
+    parts = live.parts
     lost = 1.0 - sum(parts) / DEVICES
     simulated = simulated_parts(given.rounds, given.policy, live.resume_s)
     simulated_lost = 1.0 - sum(simulated) / DEVICES
