@@ -14,10 +14,8 @@ from fairlead.cluster.protocol.messages import (
     NodeReport,
     Register,
 )
-from fairlead.cluster.server.attempts import (
-    Attempt,
-    ranks_on,
-)
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.store.rows import AttemptRow, JobRow

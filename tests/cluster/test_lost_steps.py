@@ -18,10 +18,8 @@ from fairlead.cluster.protocol.messages import (
     NodeReport,
     Register,
 )
-from fairlead.cluster.server.attempts import (
-    Attempt,
-    ranks_on,
-)
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.local_front import LocalFront

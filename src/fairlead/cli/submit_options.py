@@ -152,6 +152,13 @@ class StartOptions:
             "Default: no.",
         ),
     ] = None
+    park_stopped: Annotated[
+        bool,
+        typer.Option(
+            "--park-stopped",
+            help="Keep a program without the iterator there, too: stopped (SIGSTOP) as it is.",
+        ),
+    ] = False
     log_bytes: Annotated[
         int | None,
         typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),
@@ -228,6 +235,7 @@ def given_fields(
     fields["after"] = _dependencies(work.after or ())
     fields["rates"] = _values("--rate", work.rates, float, "v100=10") or None
     fields["prefork"] = "auto" if fields.pop("auto_prefork") else start.prefork
+    fields["park"] = "stop" if fields.pop("park_stopped") else start.park
     # Paths are those of the nodes: nothing here is touched, for it may hang, or be something else.
     for name, path in (("cwd", start.cwd), ("checkpoint_dir", start.checkpoint_dir)):
         fields[name] = None if path is None else os.path.abspath(path)

@@ -152,9 +152,10 @@ def resume_order(variables: Mapping[str, str], job_locks: int) -> bytes:
     return json.dumps({"variables": dict(variables), "job_locks": job_locks}).encode()
 
 
-def holds_device() -> bool:
-    """Whether this process has the file of an accelerator open, and so may have something in its memory."""
-    folder = "/proc/self/fd"
+def holds_device(process: int | str = "self") -> bool:
+    """Whether a process, by default this one, has the file of an accelerator open, and so may have something
+    in its memory."""
+    folder = f"/proc/{process}/fd"
     try:
         names = os.listdir(folder)
     except OSError:

@@ -1,5 +1,6 @@
 """Locks of devices that processes have inherited."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,4 +47,23 @@ def test_one_that_is_shared_is_free_when_the_last_has_given_it_back(
     assert other.take([0]) == 0
     device_locks.unlock_devices([0])
     assert heir.poll() is None
+    assert other.take([0]) is None
+
+
+def test_the_lock_that_a_process_has_inherited_is_taken_again_for_it(
+    device_locks: DeviceLocks, heir: "subprocess.Popen[bytes]"
+) -> None:
+    other = DeviceLocks(device_locks.path)
+    inherited = {0: os.dup(device_locks.descriptor(0))}
+    device_locks.unlock_devices([0], given_back=True)
+    assert other.take([0]) is None
+    assert device_locks.retake(inherited) == 0, "another has it"
+    other.unlock_devices([0])
+    assert device_locks.retake(inherited) is None
+    assert other.take([0]) == 0
+    os.close(inherited[0])
+    device_locks.unlock_devices([0])
+    assert other.take([0]) == 0, "the process holds it"
+    heir.kill()
+    heir.wait()
     assert other.take([0]) is None

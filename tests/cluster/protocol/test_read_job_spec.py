@@ -10,6 +10,7 @@ import pytest
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     check_spec,
+    make_spec,
     read_spec,
 )
 from fairlead.cluster.protocol.runtime import Runtime
@@ -261,3 +262,23 @@ def test_a_bad_field_of_a_toml_file_is_named_with_its_line(tmp_path: Path) -> No
     path.write_text(path.read_text().replace("= 0", "= 9"))
     with pytest.raises(InputError, match=r"a\.toml:6: rates\.v100: "):
         read_spec(path)
+
+
+def test_only_programs_without_the_iterator_are_parked_as_they_are() -> None:
+    plain = msgspec.structs.replace(GOOD, unmanaged=True, park="stop")
+    check_spec(plain)
+    assert plain.is_suspended
+    assert not msgspec.structs.replace(plain, park=True).is_suspended
+    for other in (
+        msgspec.structs.replace(plain, unmanaged=False),
+        msgspec.structs.replace(plain, container=PODMAN),
+    ):
+        with pytest.raises(InputError, match="job: park: 'stop' is for jobs with unmanaged = true"):
+            check_spec(other)
+
+
+def test_another_word_for_parking_is_named_with_what_there_is() -> None:
+    fields = {"command": "x", "total_steps": 5, "unmanaged": True}
+    assert make_spec({**fields, "park": "stop"}, "f").park == "stop"
+    with pytest.raises(InputError, match="f: park: must be true, false or 'stop', got 'wait'"):
+        make_spec({**fields, "park": "wait"}, "f")

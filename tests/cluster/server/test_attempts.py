@@ -8,7 +8,8 @@ import pytest
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import EXPIRED, AttemptStatus, Failure
-from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 

@@ -10,7 +10,8 @@ from tests.cluster.cluster import running, until
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import AttemptStatus
-from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.estimator_session import EstimatorSession
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.store.rows import AttemptRow, JobRow

@@ -20,7 +20,8 @@ from fairlead.cluster.protocol.messages import (
     NodeReport,
     Register,
 )
-from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.explain import explanation_facts, last_failure, stated
 from fairlead.cluster.server.explain_placement import stands_still

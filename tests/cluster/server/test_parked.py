@@ -156,3 +156,27 @@ def test_a_job_that_is_not_known_is_ended() -> None:
     del cluster.state.registry.jobs[JOB]
     cluster.report("a", parked())
     assert cluster.unparked("a") == ((JOB, 3),)
+
+
+def _suspended() -> Cluster:
+    cluster = Cluster()
+    cluster.row.spec = JobSpec(command=("x",), total_steps=100, unmanaged=True, park="stop")
+    return cluster
+
+
+def test_a_program_that_is_stopped_as_it_is_stays_on_its_devices() -> None:
+    for device, expected in ((0, 3), (1, 0)):
+        cluster = _suspended()
+        cluster.report("a", parked(3, 0))
+        assert cluster.resumes({"a": (device,)}) == expected
+
+
+def test_a_node_that_registers_says_what_is_parked_there() -> None:
+    cluster = Cluster()
+    cluster.fleet.register(
+        Register(
+            protocol=PROTOCOL, version="0", node="a", incarnation="a.1", host="h",
+            accelerator="v100", devices=2, simulated_devices=True, parked=(parked(3, 0),),
+        )
+    )  # fmt: skip
+    assert cluster.resumes({"a": (0,)}) == 3

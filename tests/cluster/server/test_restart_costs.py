@@ -93,6 +93,25 @@ def test_a_job_that_was_resumed_costs_what_that_took() -> None:
     assert starts.resume_s(1) is None
 
 
+def test_a_program_that_could_not_be_stopped_as_it_was_is_remembered() -> None:
+    state = _state()
+    starts = MeasuredStarts(state)
+    parts = AttemptParts(state, (starts,))
+    row = state.registry.jobs[1] = _row(1)
+    row.spec = JobSpec(command=("x",), total_steps=100, unmanaged=True, park="stop")
+    state.fleet.add("n", "v100", 1)
+    for number, released in enumerate((False, True, False), 1):
+        attempt = parts.orders.assign(1, {"n": (0,)}, "v100", 0.0)
+        attempt.statuses["n"] = AttemptStatus(
+            job=1, attempt=number, state="ended", ran_s=3.0, exit_code=0, released=released,
+            terminated=True, order_id=attempt.record.order_id,
+        )  # fmt: skip
+        parts.orders.stop(1, AttemptEnd.PREEMPTED)
+        parts.ends.end(attempt)
+        assert starts.not_suspended == (set() if released else {1})
+        assert (row.steps > 0) == released, "else it starts from zero"
+
+
 def _resumed(
     job: int, attempt: int, seconds: float, origin: str = "resumed at step 5"
 ) -> AttemptRow:

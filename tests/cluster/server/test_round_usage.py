@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.store.rows import AttemptRow, JobRow

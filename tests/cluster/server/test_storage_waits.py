@@ -4,7 +4,8 @@ import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
-from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.storage_waits import StorageWaits
 from fairlead.cluster.store.failures import FailureRecord
 from fairlead.cluster.store.rows import AttemptRow, JobRow

@@ -36,11 +36,12 @@ class RankZeroAddress:
 
 @dataclass(frozen=True)
 class GivenAddresses:
-    """Addresses that were given to one attempt."""
+    """Addresses and files that were given to one attempt."""
 
     here: RankZeroAddress | None = None  # of rank 0 for the ranks here; None: the orders will tell
     elsewhere: RankZeroAddress | None = None  # the same for ranks elsewhere, where rank 0 is here
     progress_port: int = 0  # on which the job answers how far it is, 0 = the agent chose none
+    files_of: int = 0  # the attempt whose files its ranks write to; 0 = its own
 
     @property
     def ports(self) -> set[int]:

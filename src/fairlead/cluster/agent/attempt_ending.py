@@ -1,7 +1,7 @@
 """The ends of attempts by the agent: it tells rank 0 where it can, and the spawner in any case."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from fairlead.client.messages import StopRank
 from fairlead.cluster.agent.attempts import NodeAttempt
@@ -10,7 +10,8 @@ from fairlead.cluster.agent.parked_jobs import ParkedJobs
 from fairlead.cluster.agent.rank_server import RankConnections
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Until
-from fairlead.cluster.protocol.messages import EXPIRED
+from fairlead.cluster.agent.suspension import Suspension
+from fairlead.cluster.protocol.messages import EXPIRED, Assignment
 
 
 class AttemptEnding:
@@ -22,12 +23,14 @@ class AttemptEnding:
         spawner: SpawnerLink,
         ranks: RankConnections,
         parked: ParkedJobs,
+        suspension: Suspension,
         changed: Callable[[], None],
     ) -> None:
         self._attempts = attempts
         self._spawner = spawner
         self._ranks = ranks
         self._parked = parked
+        self._suspension = suspension
         self._changed = changed
 
     def send_deadline(self, attempt: NodeAttempt) -> None:
@@ -48,13 +51,19 @@ class AttemptEnding:
         if over and not attempt.has_ended_in_time:
             self.stop(attempt, EXPIRED)
 
-    def stop(self, attempt: NodeAttempt, reason: str) -> None:
-        """Let it save and end, unless it ends already."""
+    def stop(
+        self, attempt: NodeAttempt, reason: str, followers: Collection[Assignment] = ()
+    ) -> None:
+        """Let it save and end, unless it ends already; or stand still, where it may. followers: what is to
+        run next on this node."""
         if attempt.state in ("stopping", "ended"):
             return
         now = time.monotonic()
+        suspends = self._suspension.may_suspend(attempt, reason, followers)
         attempt.stop(reason, now)
-        if not attempt.launched:
+        if suspends:
+            self._suspension.suspend(attempt)
+        elif not attempt.launched:
             attempt.record_exit(now)
         elif attempt.hears_rank_0:
             park = self._parked.may_park(attempt, reason)

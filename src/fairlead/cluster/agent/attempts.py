@@ -1,6 +1,7 @@
 """The agent's record of one attempt of a job. It is told, and tells; it does nothing by itself."""
 
 import signal
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -53,6 +54,13 @@ class NodeAttempt:
     def key(self) -> tuple[int, int]:
         """(job, attempt)."""
         return self.assignment.job, self.assignment.attempt
+
+    @property
+    def files_key(self) -> tuple[int, int]:
+        """(job, attempt) by which the files of its ranks are named: a program that goes on as it was stopped
+        has those that it had."""
+        job, number = self.key
+        return job, self.addresses.files_of or number
 
     def is_of(self, assignment: Assignment) -> bool:
         """Return whether it was begun by this order, and not by another one of the same number."""
@@ -139,6 +147,11 @@ class NodeAttempt:
         self.times.admitted(now)
         if self.wait.free is not None and self.hears_rank_0:
             self.stall.watch_from(now)
+
+    def resume_program(self, progress_port: int, files_of: int, now: float) -> None:
+        """Note that its program goes on as it was stopped, with what it was given as that attempt."""
+        self.addresses = replace(self.addresses, progress_port=progress_port, files_of=files_of)
+        self.times.record_hello(now)
 
     def loaded(self, message: Loaded, now: float) -> None:
         """Training goes on."""
@@ -305,6 +318,7 @@ class NodeAttempt:
             stop_s=self.stop_order.took_s(self.times.saving_s(now)),
             ended_age_s=self.stop_order.gone_for_s(now),
             released=self.stop_order.released_s is not None,
+            resumed=bool(self.addresses.files_of),
             failure=self._failure() if self.ended else None,
             unsaved=self.exits.unsaved[:_MAX_REASON] if self.ended else "",
             stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",

@@ -1,6 +1,9 @@
 """The files that a spawner keeps on disk, and the devices of an attempt there."""
 
+import fcntl
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,15 @@ class SpawnerStorage:
     devices: DeviceLocks
 
 
+@dataclass(frozen=True)
+class InheritedLocks:
+    """The open files of locks that processes have inherited which are stopped as they are. They hold the lock
+    of their job; those of devices are free until they are taken again."""
+
+    slots: dict[int | None, int]  # of the agent: device -> descriptor; None -> that of the job
+    devices: dict[int, int]  # of the machine
+
+
 @dataclass
 class DeviceClaim:
     """The devices of an attempt here: held, or waited for."""
@@ -32,6 +44,8 @@ class DeviceClaim:
     search_s: float | None = None  # when to look for who holds its devices; None = nobody does
     free_s: float = 0.0  # when the devices were free
     given_back: bool = False  # its ranks are about to be parked, and need no device any more
+    inherited: InheritedLocks | None = None  # of processes that are parked as they are
+    retaken: bool = False  # are its locks those of such processes, which do not go on yet?
 
     def lock_files(self, storage: SpawnerStorage) -> dict[Path, int]:
         """Lock file -> its device, of those that it needs."""
@@ -55,12 +69,48 @@ class DeviceClaim:
         self.locks, self.free_s = locked, time.monotonic()
         return ""
 
+    def retake(self, inherited: InheritedLocks, storage: SpawnerStorage) -> str:
+        """Take locks that processes have inherited; "" = done, else why not. Raises OSError."""
+        slots: dict[int | None, int] = {None: os.dup(inherited.slots[None])}
+        for device, descriptor in inherited.slots.items():
+            if device is not None and locks.retake(descriptor):
+                slots[device] = os.dup(descriptor)
+        if len(slots) < len(inherited.slots):
+            _unlock_slots(slots)
+            return "what ran there before has not ended"
+        if (taken := storage.devices.retake(inherited.devices)) is not None:
+            _unlock_slots(slots)
+            return f"device {taken} is in use by another agent of this machine, or what it left"
+        self.locks, self.free_s, self.retaken = slots, time.monotonic(), True
+        return ""
+
     def unlock_devices(self, storage: SpawnerStorage) -> None:
-        """Close the locks; ranks that live keep theirs."""
+        """Close the locks; ranks that live keep theirs, unless they are still stopped."""
         if self.locks is not None:
-            locks.release(self.locks.values())
-            storage.devices.unlock_devices(self.devices)
-            self.locks = None
+            if self.retaken:
+                _unlock_slots(self.locks)
+            else:
+                locks.release(self.locks.values())
+            storage.devices.unlock_devices(self.devices, given_back=self.retaken)
+            self.locks, self.retaken = None, False
+
+    def suspend(self, storage: SpawnerStorage) -> None:
+        """Give the devices to others; its ranks, which stand still, have inherited the locks, and these can
+        be taken again. The lock of the job is kept."""
+        assert self.locks is not None
+        devices = {device: os.dup(storage.devices.descriptor(device)) for device in self.devices}
+        self.inherited = InheritedLocks(self.locks, devices)
+        for device, descriptor in self.locks.items():
+            if device is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        storage.devices.unlock_devices(self.devices, given_back=True)
+        self.devices, self.given_back, self.locks = frozenset(), True, None
+
+    def drop_inherited(self) -> None:
+        """Close the open files: the processes that have inherited them go on, or have ended."""
+        if self.inherited is not None:
+            locks.release((*self.inherited.slots.values(), *self.inherited.devices.values()))
+            self.inherited = None
 
     def give_back(self, storage: SpawnerStorage) -> None:
         """Give the devices to others, also where ranks that live have inherited their locks. The lock of the
@@ -73,7 +123,8 @@ class DeviceClaim:
 
     def give_up(self, storage: SpawnerStorage) -> None:
         """Give up what is left: the lock of the job, which runs no more."""
-        assert self.locks is not None
+        if self.locks is None:  # it is kept
+            return
         locks.forget_job(storage.state / "locks", self.job)
         locks.unlock(self.locks.values())
         self.locks = None
@@ -83,3 +134,9 @@ class DeviceClaim:
         assert self.locks is not None
         mine = [self.locks[device] for device in (None, *rank.devices)]
         return [*mine, *(storage.devices.descriptor(device) for device in rank.devices)]
+
+
+def _unlock_slots(slots: Mapping[int | None, int]) -> None:
+    """Unlock devices for all that have inherited their locks, and close these; that of the job stays."""
+    locks.unlock(descriptor for device, descriptor in slots.items() if device is not None)
+    locks.release([slots[None]])

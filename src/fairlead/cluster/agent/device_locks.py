@@ -5,7 +5,7 @@ lock is free when the last of them has ended.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fairlead.cluster.agent import locks
@@ -56,6 +56,19 @@ class DeviceLocks:
                 locks.unlock([self._open.pop(device)])
             else:
                 os.close(self._open.pop(device))
+
+    def retake(self, inherited: Mapping[int, int]) -> int | None:
+        """Take locks again that processes have inherited, and count a user of each. inherited: device -> a
+        descriptor of its open file. Returns None, or a device that another has. Raises OSError."""
+        taken: list[int] = []
+        for device, descriptor in sorted(inherited.items()):
+            if device in self._open or not locks.retake(descriptor):
+                self.unlock_devices(taken, given_back=True)
+                return device
+            self._open[device] = os.dup(descriptor)
+            self._users[device] = 1
+            taken.append(device)
+        return None
 
     def descriptor(self, device: int) -> int:
         """Return the file descriptor of a taken device's lock, for a rank to inherit."""

@@ -162,7 +162,7 @@ def launch(
         _rank(place, attempt, rank, local, master, last_access)
         for local, rank in enumerate(assignment.ranks)
     )
-    order = _order(attempt, ranks, parks=_may_park(place, assignment))
+    order = _order(place, attempt, ranks)
     if not assignment.prepare or place.isolation.launch_with:
         return PreparedLaunch(order, None)
     first = ranks[0]
@@ -171,14 +171,10 @@ def launch(
     return PreparedLaunch(order, script)
 
 
-def _may_park(place: LaunchSite, assignment: Assignment) -> bool:
-    """Whether the processes of a job are those that the agent starts, and no others inside an engine."""
-    within = assignment.runtime.container or place.isolation.launch_with
-    return assignment.park and not assignment.unmanaged and not within
-
-
-def _order(attempt: NodeAttempt, ranks: tuple[RankLaunch, ...], *, parks: bool) -> Launch:
+def _order(place: LaunchSite, attempt: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
     assignment = attempt.assignment
+    # Where an engine is between, the processes of the job are others than those that the agent starts.
+    within = bool(assignment.runtime.container or place.isolation.launch_with)
     return Launch(
         job=assignment.job,
         attempt=assignment.attempt,
@@ -188,7 +184,8 @@ def _order(attempt: NodeAttempt, ranks: tuple[RankLaunch, ...], *, parks: bool) 
         grace_s=max(assignment.grace_s, assignment.finish_grace_s),
         prefork=assignment.prefork,
         start_limit_s=start_limit_s(assignment),
-        parks=parks,
+        parks=assignment.park and not assignment.unmanaged and not within,
+        suspends=assignment.suspend and not within,
         resumes=assignment.resumes,
         alone=len(ranks) == assignment.world_size,
     )

@@ -38,6 +38,16 @@ def take(path: Path) -> int | None:
         os.close(descriptor)  # its last holder removed the file meanwhile
 
 
+def retake(descriptor: int) -> bool:
+    """Lock an open file again that was unlocked, for all processes that have inherited it. Returns whether
+    it is locked: another may have it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def is_still(path: Path, descriptor: int) -> bool:
     """Return whether this open file is the one of this name."""
     try:

@@ -43,6 +43,8 @@ class _RankLog:
     path: Path
     limit: int
     begin: int = 0  # offset of the file's first byte among all output of the attempt
+    end: int = _MAX_OUTPUT  # offset at which another attempt's output begins in the file
+    paused: bool = False  # do its ranks stand still, to go on with the file as another attempt?
     acknowledged: int = 0  # offset that the server wants next
     inherited: bool = False  # from an earlier agent, so that nothing is written to it any more
     asked: bool = True  # is it known what the server has of it?
@@ -78,7 +80,8 @@ class _RankLog:
             return offset, b""
         try:
             with opened(self.path) as descriptor:
-                return offset, os.pread(descriptor, self._chunk, offset - self.begin)
+                count = min(self._chunk, max(self.end - offset, 0))
+                return offset, os.pread(descriptor, count, offset - self.begin)
         except OSError:
             return offset, b""
 
@@ -137,6 +140,26 @@ class Logs:
         if assignment.has_rank_0:
             self._metrics.follow(job, attempt)
 
+    def pause(self, job: int, attempt: int) -> None:
+        """The ranks of an attempt stand still: what its files have is all of its output."""
+        for log in self._of(job, attempt):
+            log.end, log.paused = log.begin + log.size(), True
+
+    def release(self, job: int, attempt: int) -> None:
+        """The ranks of an attempt that stood still have ended."""
+        for log in self._of(job, attempt):
+            log.paused = False
+
+    def resume(self, assignment: Assignment, before: int) -> None:
+        """The ranks of an attempt that stood still go on as this one, with the same files."""
+        for log in self._of(assignment.job, before):
+            new = self._logs[log.job, assignment.attempt, log.rank]
+            new.path, new.begin = log.path, log.begin - log.end
+            log.paused, log.limit = False, _MAX_OUTPUT  # from now on the other one cuts the file
+
+    def _of(self, job: int, attempt: int) -> list[_RankLog]:
+        return [log for key, log in self._logs.items() if key[:2] == (job, attempt)]
+
     def forget(self, job: int, attempt: int, now: float) -> None:
         """The server has booked the attempt: its files go some time after."""
         for log in self._logs.values():
@@ -150,6 +173,8 @@ class Logs:
         for key, log in list(self._logs.items()):
             with contextlib.suppress(OSError):
                 was_cut = was_cut or log.cut()
+            if log.paused:
+                continue
             if log.forgotten is not None and now - log.forgotten > RETENTION_S:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
@@ -157,11 +182,14 @@ class Logs:
 
     def _remove(self, log: _RankLog) -> None:
         """Remove the files of a rank, and the folders of its job once they are empty. Raises OSError."""
+        if any(other.path == log.path for other in self._logs.values()):
+            return  # its program goes on as another attempt
+        attempt = int(log.path.stem.partition("-")[0])
         if log.rank == 0:
-            self._metrics.forget((log.job, log.attempt))
+            self._metrics.forget((log.job, attempt))
         log.path.unlink(missing_ok=True)
         log.path.with_suffix(_BEGIN).unlink(missing_ok=True)
-        failure = failure_path(self._state, log.job, log.attempt, log.rank)
+        failure = failure_path(self._state, log.job, attempt, log.rank)
         with contextlib.suppress(OSError):  # the folder is the job's
             for suffix in (".failure", ".stacks", ".progress", ".metrics"):
                 failure.with_suffix(suffix).unlink(missing_ok=True)
@@ -170,7 +198,8 @@ class Logs:
 
     def tail(self, job: int, attempt: int, rank: int) -> tuple[str, str]:
         """(the end of the output, why it cannot be read): one of them is ""."""
-        path = log_path(self._state, job, attempt, rank)
+        known = self._logs.get((job, attempt, rank))
+        path = log_path(self._state, job, attempt, rank) if known is None else known.path
         try:
             return read_end(path, TAIL).decode(errors="replace"), ""
         except OSError as problem:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
+from fairlead.cluster.agent.device_memory import DeviceMemory
 from fairlead.cluster.agent.launch import LaunchSite
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
@@ -18,6 +19,7 @@ from fairlead.cluster.agent.rank_trial import RankTrial
 from fairlead.cluster.agent.spawner_events import SpawnerEvents
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.stall_inspections import StallInspections
+from fairlead.cluster.agent.suspension import Suspension
 
 
 class NodeController:
@@ -38,7 +40,10 @@ class NodeController:
         server; ask: waits until the server has answered to all that the node holds now."""
         self.attempts = NodeAttempts()
         self.parked = ParkedJobs(spawner, park_bytes, changed)
-        self.ending = AttemptEnding(self.attempts, spawner, ranks, self.parked, changed)
+        self._suspension = Suspension(state, spawner, self.parked, logs)
+        self.ending = AttemptEnding(
+            self.attempts, spawner, ranks, self.parked, self._suspension, changed
+        )
         self._launcher = AttemptLauncher(spawner, self.ending, changed)
         self.orders = OrderFollower(
             self.attempts,
@@ -63,13 +68,17 @@ class NodeController:
             progress=self._progress,
             inspector=self._stalls.inspector,
             parked=self.parked,
+            suspension=self._suspension,
             changed=changed,
         )
+        self._suspension.leaders = self.spawner_events.leaders
         self._changed = changed
 
     def open(self, place: LaunchSite, incarnation: str) -> None:
         """From here on ranks can be started. incarnation: of the agent."""
         self._launcher.place = place
+        if not place.devices.simulated_devices:
+            self._suspension.memory = DeviceMemory(place.devices.indices)
         identity = NodeIdentity(incarnation, place.host, place.devices)
         self.orders.identity = self.rank_trial.identity = identity
 

@@ -56,6 +56,7 @@ class NodeReports:
             devices=len(options.devices.indices),
             simulated_devices=options.devices.simulated_devices,
             holds=self._node.attempts.statuses(),
+            parked=self._node.parked.report(),
             machine=machine_identity(),
             cleared=self._spawner.cleared[-_MAX_REPORTED:],
             seen=self._memory.position,

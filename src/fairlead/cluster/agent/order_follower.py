@@ -123,7 +123,8 @@ class OrderFollower:
         for attempt in self._attempts:
             ordered = desired.get(attempt.key)
             if ordered is None or not attempt.is_of(ordered):
-                self._ending.stop(attempt, orders.reasons.get(attempt.key[0], "preempted"))
+                reason = orders.reasons.get(attempt.key[0], "preempted")
+                self._ending.stop(attempt, reason, desired.values())
         for key, assignment in desired.items():
             if (known := self._attempts.get(key)) is not None:
                 if known.is_of(assignment):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from fairlead.client.parking import MAX_LOCKS, PARKED, RELEASED, resume_order
+from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.device_claim import SpawnerStorage
 from fairlead.cluster.agent.running_attempts import EndingTimes, Key, SpawnedAttempt
 from fairlead.cluster.agent.spawner_messages import (
@@ -19,9 +20,11 @@ from fairlead.cluster.agent.spawner_messages import (
     Parked,
     RankLaunch,
     Released,
+    Suspend,
     Unparked,
 )
 from fairlead.cluster.agent.survivors import remove_record
+from fairlead.cluster.agent.suspended import continue_processes, stop_processes
 from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
 
 _KILL_AGAIN_S = 1.0  # a group may have grown while it was killed
@@ -128,6 +131,30 @@ class ParkedAttempts:
         self._freed()
         self._agent.send(Gone(job=job, attempt=number, at_s=now))
 
+    def suspend(self, order: Suspend) -> bool:
+        """Park the ranks of an attempt, programs without the iterator, as they are. Returns whether they are;
+        if not they run on."""
+        job, number = order.job, order.attempt
+        attempt = self._running.get((job, number))
+        if attempt is None or not (attempt.launch.suspends and attempt.is_whole):
+            return False
+        if not stop_processes(attempt):
+            return False
+        attempt.claim.suspend(self._storage)
+        # It has not come to its end, though it is told of with an exit.
+        attempt.processes.terminated.update(attempt.processes.leaders)
+        self._agent.send(Released(job=job, attempt=number, at_s=time.monotonic()))
+        self._park(attempt)
+        return True
+
+    def take(self, attempt: SpawnedAttempt) -> str:
+        """Take the locks of the devices of an attempt; where processes are to go on that stand still, those
+        that they have inherited. Returns "", or why they cannot be taken. Raises OSError."""
+        before = self._by_job.get(attempt.launch.job)
+        if before is None or before.claim.inherited is None:
+            return attempt.claim.take(self._storage)
+        return attempt.claim.retake(before.claim.inherited, self._storage)
+
     def allows(self, attempt: SpawnedAttempt) -> bool:
         """Return whether an attempt may begin: of its job nothing is parked but what it goes on with. What
         else is parked of it is killed first."""
@@ -139,6 +166,10 @@ class ParkedAttempts:
 
     def _fits(self, attempt: SpawnedAttempt, before: SpawnedAttempt) -> bool:
         numbers = [[one.rank for one in x.launch.ranks] for x in (attempt, before)]
+        if before.claim.inherited is not None:  # they know their devices by their environment
+            devices = [[one.devices for one in x.launch.ranks] for x in (attempt, before)]
+            if devices[0] != devices[1] or attempt.launch.colocated:
+                return False
         return (
             before.launch.attempt == attempt.launch.resumes
             and before.launch.token == attempt.launch.token
@@ -153,15 +184,13 @@ class ParkedAttempts:
         before = self._by_job.get(attempt.launch.job)
         if before is None or not self._fits(attempt, before):
             return False
-        sockets = before.processes.parking.sockets
-        for rank, log in zip(attempt.launch.ranks, logs, strict=True):
-            job_lock, *others = attempt.claim.locks_of(rank, self._storage)
-            try:
-                order = resume_order(_variables(rank), job_locks=1)
-                socket.send_fds(sockets[rank.rank], [order], [log, job_lock, *others[:MAX_LOCKS]])
-            except (OSError, KeyError):
-                self._end(before)
-                return False
+        if before.claim.inherited is not None:
+            continue_processes(before)
+            attempt.claim.retaken = False
+            before.claim.drop_inherited()
+        elif not self._send_orders(attempt, before, logs):
+            self._end(before)
+            return False
         for leader in before.processes.leaders:
             _signal_group(leader, signal.SIGCONT)
         del self._by_job[attempt.launch.job]
@@ -170,6 +199,20 @@ class ParkedAttempts:
         self._warden.send(attempt.watched(self._storage))
         self._forget(before)
         self.listen(attempt)
+        return True
+
+    def _send_orders(
+        self, attempt: SpawnedAttempt, before: SpawnedAttempt, logs: list[int]
+    ) -> bool:
+        """Tell parked ranks to go on as an attempt. Returns whether all could be told."""
+        sockets = before.processes.parking.sockets
+        for rank, log in zip(attempt.launch.ranks, logs, strict=True):
+            job_lock, *others = attempt.claim.locks_of(rank, self._storage)
+            try:
+                order = resume_order(_variables(rank), job_locks=1)
+                socket.send_fds(sockets[rank.rank], [order], [log, job_lock, *others[:MAX_LOCKS]])
+            except (OSError, KeyError):
+                return False
         return True
 
     def end(self, order: EndParked) -> None:
@@ -204,6 +247,9 @@ class ParkedAttempts:
         if not attempt.processes.leaders:
             del self._by_job[attempt.launch.job]
             attempt.kill_left()
+            if attempt.claim.inherited is not None:
+                locks.forget_job(self._storage.state / "locks", attempt.launch.job)
+                attempt.claim.drop_inherited()
             attempt.remove_group()
             self._forget(attempt)
             self._freed()

@@ -58,6 +58,14 @@ class ParkedJobs:
             and trains
         )
 
+    def may_suspend(self, attempt: NodeAttempt, reason: str, pids: Collection[int]) -> bool:
+        """Whether an attempt without the iterator that is told to stop for this reason may be parked as it
+        is: what its ranks use, of these pids, is within the limit."""
+        runs = attempt.state == "running" and not attempt.assignment.colocated
+        if not (attempt.assignment.suspend and reason == AttemptEnd.PREEMPTED and runs and pids):
+            return False
+        return _memory_of(pids) <= self._limit_bytes
+
     def add(self, attempt: NodeAttempt, pids: Mapping[int, int]) -> None:
         """The ranks of an attempt are parked. Over the limit those that were parked first are ended. pids:
         rank -> its process."""

@@ -187,7 +187,7 @@ class ProgressReader:
             self._read(attempt, now)
 
     def _read(self, attempt: NodeAttempt, now: float) -> None:
-        path = progress_path(self._state, *attempt.key)
+        path = progress_path(self._state, *attempt.files_key)
         file = self._files.setdefault(attempt.key, ProgressFile(path))
         try:
             self._apply(attempt, file.news(), now)
@@ -228,7 +228,7 @@ class ProgressReader:
             return
         self._warned.add(attempt.key)
         _log.warning("job %d: %s; its progress is not known", attempt.assignment.job, problem)
-        log = log_path(self._state, *attempt.key, 0)
+        log = log_path(self._state, *attempt.files_key, 0)
         line = f"fairlead: {problem}; what it says of its progress is not used\n"
         with (
             contextlib.suppress(OSError),

@@ -25,6 +25,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Inspected,
     Launch,
     RankLaunch,
+    Started,
 )
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
@@ -103,6 +104,14 @@ class SpawnedAttempt:
         """Return the tag that the processes of the attempt show."""
         return proc.token_tag(self.launch.token)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the programs of all its ranks run, and it is not ended yet."""
+        all_run = self.processes.have_begun and len(self.processes.leaders) == len(
+            self.launch.ranks
+        )
+        return self.claim.locks is not None and all_run and self.ending.kill_s is None
+
     def may_share_devices(self, other: "SpawnedAttempt") -> bool:
         """Return whether their devices are different, or to be shared. A job never runs beside itself."""
         if other.launch.job == self.launch.job:
@@ -164,6 +173,12 @@ class SpawnedAttempt:
             kill_after_s=kill_after_s,
             spares_finished=True,
         )
+
+    def started(self, *, resumed: bool) -> Started:
+        """Return what is told of its begin. resumed: its ranks were parked."""
+        job, attempt = self.key
+        pids, free_s = self.processes.pids, self.claim.free_s
+        return Started(job=job, attempt=attempt, free_s=free_s, pids=pids, resumed=resumed)
 
     def exited(self, pid: int, rank: int, code: int, at_s: float, *, leaving: bool) -> Exited:
         """Return what is told of the end of a rank. pid: of its leader; leaving: whether the spawner does."""

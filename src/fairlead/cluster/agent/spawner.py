@@ -47,7 +47,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Ping,
     Pong,
     Prepare,
-    Started,
+    Suspend,
     Until,
     Waits,
 )
@@ -141,8 +141,7 @@ class Spawner:
 
     def _timeout_s(self) -> float | None:
         """Seconds until something is due."""
-        due = [] if self._warden.due_s is None else [self._warden.due_s]
-        due.extend(self._parked.due())
+        due = [*self._parked.due(), *filter(None, [self._warden.due_s])]
         for attempt in self._attempts.values():
             due.extend(attempt.due())
         return max(0.0, min(due) - time.monotonic()) if due else None
@@ -159,6 +158,9 @@ class Spawner:
                         self._attempts[launch.job, launch.attempt] = SpawnedAttempt(launch)
                 case EndAttempt() as end:
                     self._end(end)
+                case Suspend() as order:
+                    if not self._parked.suspend(order):
+                        self._end(order.to_end)
                 case EndParked() as end:
                     self._parked.end(end)
                 case Prepare(modules=modules):
@@ -265,7 +267,7 @@ class Spawner:
 
     def _launch(self, attempt: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
-        if why := attempt.claim.take(self._storage):
+        if why := self._parked.take(attempt):
             self._find_holders(attempt, why)
             return
         attempt.make_group()
@@ -295,7 +297,7 @@ class Spawner:
     def _start_ranks(self, attempt: SpawnedAttempt, logs: list[int]) -> None:
         if attempt.launch.resumes:
             if self._parked.resume(attempt, logs):
-                self._send_started(attempt)
+                self._send_started(attempt, resumed=True)
                 return
             if not attempt.launch.alone:
                 self._fail(attempt, attempt.launch.ranks[0].rank, _NOT_PARKED)
@@ -341,11 +343,9 @@ class Spawner:
     def _fail_running(self, attempt: SpawnedAttempt, why: str) -> None:
         self._fail(attempt, attempt.launch.ranks[0].rank, why, began=True)
 
-    def _send_started(self, attempt: SpawnedAttempt) -> None:
-        job, number = attempt.key
+    def _send_started(self, attempt: SpawnedAttempt, *, resumed: bool = False) -> None:
         if attempt.processes.have_begun and attempt.ending.kill_s is None:
-            pids, free_s = attempt.processes.pids, attempt.claim.free_s
-            self._agent.send(Started(job=job, attempt=number, free_s=free_s, pids=pids))
+            self._agent.send(attempt.started(resumed=resumed))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""

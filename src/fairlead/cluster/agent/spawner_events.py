@@ -33,6 +33,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Unparked,
     Waits,
 )
+from fairlead.cluster.agent.suspension import Suspension
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     ORPHANED,
@@ -60,6 +61,7 @@ class SpawnerEvents:
         progress: ProgressReader,
         inspector: Inspector,
         parked: ParkedJobs,
+        suspension: Suspension,
         changed: Callable[[], None],
     ) -> None:
         """state: of the agent."""
@@ -72,6 +74,7 @@ class SpawnerEvents:
         self._progress = progress
         self._inspector = inspector
         self._parked = parked
+        self._suspension = suspension
         self._changed = changed
         self._deaths = SpawnerDeaths()
         self._orphaned: set[Key] = set()  # attempts of a spawner that died
@@ -85,6 +88,7 @@ class SpawnerEvents:
             return
         if isinstance(message, Unparked):
             self._parked.remove((message.job, message.attempt))
+            self._suspension.forget((message.job, message.attempt))
             return
         attempt = self._attempts.get((message.job, message.attempt))
         if attempt is None or attempt.ended:
@@ -105,10 +109,13 @@ class SpawnerEvents:
                 self._leaders |= {pid: (attempt.key, r) for r, pid in message.pids.items()}
                 attempt.started(message.free_s)
                 self._parked.remove((message.job, attempt.assignment.resumes))
+                if message.resumed:
+                    self._suspension.resumed(attempt)
             case Released():
                 attempt.release(message.at_s)
             case Parked():
                 self._parked.add(attempt, message.pids)
+                self._suspension.parked(attempt)
             case Waits():
                 attempt.waits(message.reason, now, obstacle=message.obstacle)
                 if message.obstacle:
@@ -162,7 +169,7 @@ class SpawnerEvents:
         rank, code = end.rank, end.code
         if not code:
             return None
-        report = read_report(failure_path(self._state, *attempt.key, rank))
+        report = read_report(failure_path(self._state, *attempt.files_key, rank))
         output, lost = self._logs.tail(*attempt.key, rank)
         return exit_failure(
             rank,
@@ -187,6 +194,7 @@ class SpawnerEvents:
             self._ended_unheard(pid, ended[pid], heard_s)
         self._leaders.clear()
         self._parked.clear()
+        self._suspension.clear()
         for attempt in self._attempts:
             if attempt.launched and not attempt.ended:
                 was_there = death is not None and attempt.key[0] in death.jobs

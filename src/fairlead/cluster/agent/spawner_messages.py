@@ -46,6 +46,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     group: AttemptGroup | None = None  # that limits what they may use; None = nothing does
     no_new_privs: bool = True  # programs with the setuid bit get such ranks nothing more
     parks: bool = False  # ranks may be parked instead of ended
+    suspends: bool = False  # and, being programs without the iterator, be stopped as they are
     resumes: int = (
         0  # the attempt whose parked ranks, of the same token, go on as this one; 0 = none
     )
@@ -62,6 +63,21 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     terminate: bool  # send SIGTERM now
     kill_after_s: float  # and SIGKILL to what is left then
     spares_finished: bool = False  # no SIGTERM to ranks whose loop is over
+
+
+class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Stop the processes of an attempt as they are, and park it. Where that cannot be done, end it."""
+
+    job: int
+    attempt: int
+    kill_after_s: float  # of an attempt that is ended
+
+    @property
+    def to_end(self) -> EndAttempt:
+        """The order to end it instead."""
+        return EndAttempt(
+            job=self.job, attempt=self.attempt, terminate=True, kill_after_s=self.kill_after_s
+        )
 
 
 class EndParked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -117,6 +133,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     attempt: int
     free_s: float  # monotonic time at which the devices were free
     pids: dict[int, int]  # rank -> its process
+    resumed: bool = False  # these were parked
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -190,7 +207,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
-ToSpawner: TypeAlias = Launch | EndAttempt | EndParked | Until | Inspect | Prepare | Ping
+ToSpawner: TypeAlias = Launch | EndAttempt | Suspend | EndParked | Until | Inspect | Prepare | Ping
 FromSpawner: TypeAlias = (
     Inspected
     | Started

@@ -54,7 +54,10 @@ class JobSpec(
     prefork: bool | Literal["auto"] = (
         False  # from the agent's prepared process; auto: by its imports
     )
-    park: bool = True  # is its process kept in the memory of its node when it is preempted?
+    park: bool | Literal["stop"] = (
+        True  # is its process kept in the memory of its node when it is preempted? stop: also without the
+        # iterator, stopped as it is
+    )
     standby: bool = False  # when it moves, may its code up to the loop run while it still trains?
     log_bytes: int = 10_000_000
     max_retries: int = 5  # failures in a row after which it is tried again
@@ -70,6 +73,11 @@ class JobSpec(
     def starts_over(self) -> bool:
         """Return whether each attempt starts from zero."""
         return self.unmanaged and not self.keeps_progress
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its program, which has no iterator, is stopped as it is when it is preempted."""
+        return self.unmanaged and self.park == "stop"
 
     @property
     def longest_grace_s(self) -> float:

@@ -88,6 +88,8 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     devices: Annotated[int, Meta(ge=1, le=65536)]
     simulated_devices: bool = False  # devices that exist by configuration only
     holds: tuple["AttemptStatus", ...] = ()  # after a restart of the server: what goes on running
+    # after a restart of the server, too: what is parked there
+    parked: Annotated[tuple["ParkedAttempt", ...], Meta(max_length=65536)] = ()
     machine: Text = ""  # the running kernel and its process table; "" = not told
     cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
     seen: StorePosition | None = None  # the latest position of the state that it was told of
@@ -212,6 +214,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         -1.0
     )  # since its last process here ended, or left its devices before that
     released: bool = False  # it has left its devices here, and saves before it is parked
+    resumed: bool = False  # its program, which has no iterator, goes on where it was stopped
     failure: Failure | None = None  # of an end that was nobody's wish
     unsaved: Text = (
         ""  # why its work could not be saved as it ended; "" = it was, as far as is known
@@ -318,6 +321,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tenant: str = ""  # whose it is, and who has submitted it: nodes may run it as a user of theirs
     user: str = ""
     park: bool = False  # may it be parked when it is preempted?
+    suspend: bool = False  # may it be stopped then as it is, being a program without the iterator?
     resumes: int = 0  # the attempt whose parked ranks go on as this one; 0 = none
     standby: bool = (
         False  # the job still runs elsewhere: its ranks start, and wait before they load

@@ -190,6 +190,10 @@ def _check_progress(where: str, spec: JobSpec) -> None:
         raise InputError(
             f"{where}: keeps_progress: is for jobs with unmanaged = true; others keep theirs as it is"
         )
+    if spec.park == "stop" and (not spec.unmanaged or spec.container):
+        raise InputError(
+            f"{where}: park: 'stop' is for jobs with unmanaged = true, and without a container"
+        )
     if not spec.progress_url:
         return
     if not spec.unmanaged:

@@ -105,7 +105,9 @@ class AttemptEnds:
             _take_over_total(attempt)
         keeps = row.total_steps if completed else attempt.resumable_steps()
         # Else the next one says what it goes on from
-        timed = row.starts_over and not attempt.reports_steps
+        if attempt.is_suspended:
+            row.saved_by = attempt.key[1]
+        timed = row.starts_over and not attempt.reports_steps and not attempt.is_suspended
         over = attempt.progress() if timed and not completed else 0.0
         self._steps.measure(attempt)
         self._orders.close_row(attempt, now, keeps, attempt.end())

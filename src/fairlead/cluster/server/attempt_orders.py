@@ -7,8 +7,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
-from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
-from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.protocol.messages import Assignment, AttemptStatus, Rank
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.parked import resumable
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -245,3 +245,13 @@ def checkpoint_interval_s(attempt: Attempt, mtbf_s: float) -> float:
     save_s = max(attempt.row.save_s, 0.01)
     mtbf_s = mtbf_s / len(attempt.nodes)
     return float(max((2 * save_s * mtbf_s) ** 0.5, save_s / MAX_SAVE_SHARE))
+
+
+def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...]]:
+    """One rank per device, numbered through the nodes in the order given."""
+    ranks: dict[str, tuple[Rank, ...]] = {}
+    number = 0
+    for node, devices in placement.items():
+        ranks[node] = tuple(Rank(rank=number + i, devices=(d,)) for i, d in enumerate(devices))
+        number += len(devices)
+    return ranks

@@ -209,8 +209,17 @@ class Attempt:
             return False
         return trained_s is None or now - trained_s < trained_s - ordered_s
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its program, which has no iterator, was stopped as it is on all nodes, and is parked."""
+        told = list(self.statuses.values())
+        whole = len(told) == len(self.nodes) and all(one.released for one in told)
+        return self.row.spec.is_suspended and whole
+
     def resumable_steps(self) -> float:
         """Steps that the next attempt can go on from, as far as is known."""
+        if self.is_suspended:
+            return self.progress()
         if self.row.spec.unmanaged and not self.row.tells_saved:
             return 0.0 if self.row.starts_over else self.progress()
         known = [h.saved_step for h in self.statuses.values()] + [self.row.saved_step]
@@ -455,7 +464,8 @@ class Attempt:
             colocated=self.colocated,
             tenant=self.row.tenant,
             user=self.row.user,
-            park=spec.park,
+            park=spec.park is True,
+            suspend=spec.is_suspended,
             resumes=self.resumes,
             standby=self.standby,
         )
@@ -488,13 +498,3 @@ def _was_killed(failure: Failure | None) -> bool:
 
 def _follows(failure: Failure | None) -> bool:
     return failure is not None and failure.secondary
-
-
-def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...]]:
-    """One rank per device, numbered through the nodes in the order given."""
-    ranks: dict[str, tuple[Rank, ...]] = {}
-    number = 0
-    for node, devices in placement.items():
-        ranks[node] = tuple(Rank(rank=number + i, devices=(d,)) for i, d in enumerate(devices))
-        number += len(devices)
-    return ranks

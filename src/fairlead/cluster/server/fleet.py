@@ -221,7 +221,7 @@ class Fleet:
             node.lost = node.suspect = False
             node.observed.seen, node.agent.left_s = self.monotonic(), 0.0
             known = set(node.observed.holds)
-            node.observed.holds = {(one.job, one.attempt): one for one in message.holds}
+            node.observed.register(message)
             self._lost_by_front.discard(node.name)
             self._changed[node.name] = None
             return sorted(known - set(node.observed.holds))
@@ -446,7 +446,7 @@ class Fleet:
         with self.lock:
             node = self.nodes[name]
             node.lost = True
-            node.observed.holds = {}
+            node.observed.clear()
             node.desired.clear()
             node.leases.granted.clear()
             node.agent.inherited.clear()

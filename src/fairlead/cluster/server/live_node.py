@@ -1,6 +1,6 @@
 """A node as the driver knows it: what it is, who its agent is, what it said, was granted and shall hold."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -103,9 +103,18 @@ class ObservedState:
         self._read()
         return self._holds
 
-    @holds.setter
-    def holds(self, holds: dict[AttemptKey, AttemptStatus]) -> None:
-        self._holds, self._parked, self._unread = holds, {}, None
+    def register(self, message: Register) -> None:
+        """Its agent has registered, and says what the node holds."""
+        self._take_over(message.holds, message.parked)
+
+    def clear(self) -> None:
+        """It holds nothing any more."""
+        self._take_over((), ())
+
+    def _take_over(self, holds: Iterable[AttemptStatus], parked: Iterable[ParkedAttempt]) -> None:
+        self._holds = {(one.job, one.attempt): one for one in holds}
+        self._parked = {(one.job, one.attempt): one for one in parked}
+        self._unread = None
 
     @property
     def parked(self) -> dict[AttemptKey, ParkedAttempt]:
@@ -116,8 +125,7 @@ class ObservedState:
     def _read(self) -> None:
         if self._unread is not None:
             report = _REPORT.decode(self._unread)
-            self.holds = {(status.job, status.attempt): status for status in report.holds}
-            self._parked = {(one.job, one.attempt): one for one in report.parked}
+            self._take_over(report.holds, report.parked)
 
     def receive(self, message: Reported) -> None:
         """A report has come; what the node holds is read when somebody asks for it."""

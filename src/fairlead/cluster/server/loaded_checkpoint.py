@@ -27,6 +27,12 @@ def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
     return ""
 
 
+def describe_resumed_program(attempt: Attempt) -> str:
+    """Return where an attempt goes on whose program was stopped as it was, as a sentence without its
+    subject."""
+    return f"{RESUMED} where attempt {attempt.resumes} was parked"
+
+
 def describe_accepted_begin(accepted_by: str) -> str:
     """Return what an unmanaged attempt began from, as a sentence without its subject; "" if nobody has
     accepted a loss for it."""

@@ -18,13 +18,15 @@ def resumable(fleet: Fleet, attempt: Attempt) -> int:
     for name, ranks in attempt.nodes.items():
         node = fleet.nodes.get(name)
         found = None if node is None else fleet.parked(name).get((attempt.row.id, number))
-        if node is None or found is None or not _fits(found, ranks, node):
+        same = attempt.row.spec.is_suspended
+        if node is None or found is None or not _fits(found, ranks, node, same=same):
             return 0
     return number
 
 
-def _fits(parked: ParkedAttempt, ranks: tuple[Rank, ...], node: LiveNode) -> bool:
-    if node.simulated_devices:
+def _fits(parked: ParkedAttempt, ranks: tuple[Rank, ...], node: LiveNode, *, same: bool) -> bool:
+    """same: whether the ranks know their devices by their environment, and so cannot be given others."""
+    if node.simulated_devices and not same:
         return [rank.rank for rank in parked.ranks] == [rank.rank for rank in ranks]
     return parked.ranks == ranks
 

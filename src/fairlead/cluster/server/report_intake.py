@@ -14,6 +14,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.loaded_checkpoint import (
     describe_accepted_begin,
     describe_loaded_checkpoint,
+    describe_resumed_program,
 )
 from fairlead.cluster.server.save_failures import note_report
 from fairlead.cluster.server.standbys import Standbys
@@ -263,15 +264,30 @@ class ReportIntake:
         """Rank 0 of an unmanaged job runs: nothing that kept the job from it holds any more. Where its owner
         has accepted the loss of what it kept, and it reports no steps, it has begun anew."""
         row, who = attempt.row, attempt.record.loss_accepted
+        resumed = self._is_resumed(attempt)
         is_first_word = bool(row.loss_accepted)  # and not the first to a server that was restarted
         row.reason = row.loss_accepted = ""
-        attempt.record.origin = row.origin = describe_accepted_begin(who)
+        attempt.record.origin = row.origin = (
+            describe_resumed_program(attempt) if resumed else describe_accepted_begin(who)
+        )
         if who and is_first_word and not row.tells_steps:
             self._steps.count_lost_steps(attempt, max(row.reached_step, attempt.from_step))
             attempt.from_step = attempt.record.from_step = row.reached_step = 0.0
             self._steps.correct(row, 0.0)
+        elif row.starts_over and attempt.from_step > 0 and not resumed:
+            if not row.tells_steps:  # else its first word tells
+                self._steps.count_lost_steps(attempt, attempt.from_step)
+                row.reached_step = 0.0
+            attempt.from_step = attempt.record.from_step = 0.0
+            self._steps.correct(row, 0.0)
         self._state.registry.dirty_attempts[attempt.key] = attempt.record
         self._state.registry.dirty_jobs.add(row.id)
+
+    @staticmethod
+    def _is_resumed(attempt: Attempt) -> bool:
+        """Whether it goes on as the program that was parked, rather than from zero."""
+        leader = attempt.leader
+        return leader is not None and leader.resumed
 
     def _last_end(self, attempt: Attempt) -> AttemptEnd | None:
         """Return how the attempt before this one ended; None: there was none."""

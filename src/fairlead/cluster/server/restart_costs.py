@@ -35,11 +35,17 @@ class MeasuredStarts:
         self.seconds: deque[float] = deque(maxlen=1000)
         self._late_s: dict[int, deque[float]] = {}  # job -> of its last attempts that were resumed
         self._resume_s: dict[int, float] = {}  # their median
+        # jobs whose programs could not be parked as they were, when they were preempted last
+        self.not_suspended: set[int] = set()
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: take note of what its start cost."""
         del failure
         record = attempt.record
+        if attempt.row.spec.is_suspended and attempt.is_preempted:
+            self.not_suspended &= self._state.registry.jobs.keys()
+            failed = set() if attempt.is_suspended else {attempt.row.id}
+            self.not_suspended = (self.not_suspended - {attempt.row.id}) | failed
         if attempt.resumes:
             self.note_resumed(record)
         elif (
@@ -57,8 +63,10 @@ class MeasuredStarts:
 
     def note_resumed(self, record: AttemptRow) -> None:
         """Take note of what it took to leave and to go on of an attempt that was resumed."""
-        if min(record.start_s, record.load_s) >= 0:
-            took_s = record.start_s + record.load_s + max(record.stop_s, 0.0)
+        row = self._state.registry.jobs.get(record.job)
+        loads = row is None or not row.spec.unmanaged
+        if record.start_s >= 0 and (record.load_s >= 0 or not loads):
+            took_s = record.start_s + max(record.load_s, 0.0) + max(record.stop_s, 0.0)
             late_s = self._late_s.setdefault(record.job, deque(maxlen=LATE_RESUMES))
             late_s.append(took_s)
             self._resume_s[record.job] = float(np.median(late_s))
@@ -171,7 +179,10 @@ class RestartCostsOfJobs:
         if self._keeps_devices(attempt, now):
             return UNBOUNDED_COST_S
         unkept_s = 0.0
-        loses = attempt.row.spec.unmanaged or why_lost(attempt, troubles)
+        row = attempt.row
+        # A program that is stopped as it is keeps all.
+        keeps = row.spec.is_suspended and row.id not in self._starts.not_suspended
+        loses = not keeps and (row.spec.unmanaged or why_lost(attempt, troubles))
         if attempt.leader is not None and loses:
             unkept_s = _unkept_s(attempt)
         resume_s = self._starts.resume_s(attempt.row.id)

@@ -45,7 +45,8 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     counted_s: float | None = None  # when these were
     acknowledged_steps: float = 0.0  # steps that the core counts, or is about to be told
     saved_step: int = 0
-    saved_by: int = 0  # the attempt that told of it; 0 = an earlier version did not note it
+    # the attempt that told of it, or whose program was parked as it was; 0 = an earlier version did not note
+    saved_by: int = 0
     loss_accepted: str = ""  # who has its next attempt begin with whatever checkpoints there are
     origin: str = ""  # what its newest attempt began from, where that is not what it had kept
     starts: int = 0
@@ -136,6 +137,8 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 
     def kept_steps(self, from_step: float) -> int:
         """How many steps its checkpoints hold, as far as is known, where an attempt begins with so many."""
+        if self.starts_over:  # what it has done is in its memory, if that is parked
+            return 0
         return int(from_step if self.spec.unmanaged else min(from_step, self.saved_step))
 
     def countable(self, steps: float) -> float:

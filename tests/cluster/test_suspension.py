@@ -1,0 +1,264 @@
+"""Programs without the iterator that are stopped as they are when they are preempted, and go on later."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.cluster.cluster import Running, descendants, running, until
+
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.loaded_checkpoint import RESUMED
+
+TURNS = ("--round", "2", "--restart-cost", "0.05", "--policy", "las_aware")
+COUNTER = """
+import os, sys, time
+mine = f"{sys.argv[1]}.{os.environ['RANK']}"
+count = 0
+while True:
+    with open(mine, "a") as file:
+        file.write(f"{os.getpid()} {count}\\n")
+    print(count, flush=True)
+    count += 1
+    if len(sys.argv) > 2 and "FAIRLEAD_PROGRESS_FILE" in os.environ:
+        with open(os.environ["FAIRLEAD_PROGRESS_FILE"], "w") as file:
+            file.write(f"{count}\\n")
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path, TURNS, {"node-a": "v100=1"}) as found:
+        yield found
+
+
+def _submit(client: Client, tmp_path: Path, *words: str, **more: object) -> list[Path]:
+    """Two counters. Returns the beginning of the names of their files."""
+    paths = [tmp_path / "one", tmp_path / "two"]
+    fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/", **more}
+    commands = [(sys.executable, "-c", COUNTER, str(path), *words) for path in paths]
+    client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
+    return paths
+
+
+def _counts(path: Path, rank: int = 0) -> list[tuple[int, int]]:
+    """(process, count) in order."""
+    file = path.with_name(f"{path.name}.{rank}")
+    text = file.read_text() if file.exists() else ""
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return [(int(pid), int(count)) for pid, count in map(str.split, whole)]
+
+
+def _resumed(client: Client, job: int) -> int:
+    return sum(row.origin.startswith(RESUMED) for row in client.attempts(job))
+
+
+def _check_one_run(client: Client, job: int, path: Path, rank: int = 0) -> None:
+    counts = _counts(path, rank)
+    ends = [(row.attempt, row.origin, row.why) for row in client.attempts(job)]
+    assert len({pid for pid, _ in counts}) == 1, f"it goes on as it was: {ends}"
+    assert [count for _, count in counts] == list(range(len(counts))), "no gap, and no double"
+
+
+def _parked_pid(client: Client, paths: list[Path]) -> tuple[int, int]:
+    """(job, process) of what is parked."""
+    until(lambda: any(node.parked for node in client.nodes()))
+    job = next(one.job for node in client.nodes() for one in node.parked)
+    return job, _counts(paths[job])[-1][0]
+
+
+@pytest.mark.parametrize("words", [(), ("tells",)], ids=["by time", "tells its steps"])
+def test_programs_take_turns_without_ending(
+    cluster: Running, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with cluster.client() as client:
+        paths = _submit(client, tmp_path, *words)
+        parked = {0: 0.0, 1: 0.0}
+
+        def turns() -> bool:
+            for job, before in parked.items():
+                view = client.job(job)
+                if view.state == "preempted":
+                    assert view.steps > 0, "it has what it had done"
+                    assert view.steps >= before
+                    parked[job] = view.steps
+            return all(_resumed(client, job) >= 2 for job in (0, 1))
+
+        until(turns)
+        for job, path in enumerate(paths):
+            _check_one_run(client, job, path)
+            assert client.job(job).lost_steps == 0 == client.job(job).failures
+        job, pid = _parked_pid(client, paths)
+        assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        assert client.job(job).state == "preempted"
+        for job in (0, 1):
+            client.cancel(job)
+        pids = {_counts(path)[-1][0] for path in paths}
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        for job, path in enumerate(paths):
+            expected = [count for _, count in _counts(path)]
+            until(lambda job=job, expected=expected: _printed(client, job) == expected)  # type: ignore[misc]
+
+
+def _printed(client: Client, job: int) -> list[int]:
+    """The numbers that a job has printed, in all its attempts."""
+    text, cursor = client.log(job)
+    while (more := client.log(job, cursor))[0]:
+        text, cursor = text + more[0], more[1]
+    return [int(line) for line in text.splitlines() if line.isdecimal()]
+
+
+def test_a_parked_program_that_is_killed_starts_from_zero(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        paths = _submit(client, tmp_path)
+        job, pid = _parked_pid(client, paths)
+        kept = client.job(job).steps
+        assert kept > 0
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: _counts(paths[job])[-1][0] != pid)
+        until(lambda: client.job(job).lost_steps > 0)
+        assert client.job(job).lost_steps == pytest.approx(kept)
+        assert client.job(job).failures == 0
+        counts = [count for _, count in _counts(paths[job])]
+        first = counts.index(0, 1)
+        assert counts == [*range(first), *range(len(counts) - first)], "from zero, and once"
+
+
+def test_nothing_stopped_outlives_its_agent(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        paths = _submit(client, tmp_path)
+        _parked_pid(client, paths)
+        until(lambda: all(_counts(path) for path in paths))
+        known = {pid for path in paths for pid, _ in _counts(path)}
+        cluster.kill("node-a")
+        until(lambda: not known & set(descendants(tmp_path)))
+        cluster.add_agent("node-a", "v100=1")
+        until(lambda: all(_counts(path)[-1][0] not in known for path in paths))
+        for path in paths:
+            counts = [count for _, count in _counts(path)]
+            first = counts.index(0, 1)
+            assert counts[:first] == list(range(first))
+            assert counts[first:] == list(range(len(counts) - first))
+
+
+def test_the_server_may_be_killed_while_programs_are_parked(tmp_path: Path) -> None:
+    agents = {"node-a": "v100=1"}
+    patient = (*TURNS, "--lease", "60")  # a server may take long to start
+    with running(tmp_path, patient, agents) as cluster, cluster.client() as client:
+        paths = _submit(client, tmp_path)
+        _parked_pid(client, paths)
+        for _ in range(2):
+            turns = sum(_resumed(client, job) for job in (0, 1))
+            cluster.kill()
+            cluster.start()
+            until(
+                lambda turns=turns: sum(_resumed(client, job) for job in (0, 1)) > turns + 1  # type: ignore[misc]
+            )
+        for job, path in enumerate(paths):
+            _check_one_run(client, job, path)
+            assert client.job(job).lost_steps == 0
+
+
+def test_the_process_that_owns_parked_programs_may_be_killed(
+    cluster: Running, tmp_path: Path
+) -> None:
+    with cluster.client() as client:
+        paths = _submit(client, tmp_path)
+        until(lambda: all(_resumed(client, job) for job in (0, 1)))
+        known = {pid for path in paths for pid, _ in _counts(path)}
+        (spawner,) = (
+            child.pid
+            for child in psutil.Process(cluster.agents["node-a"].pid).children()
+            if "fairlead.cluster.agent.spawner" in child.cmdline()
+        )
+        os.kill(spawner, signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known))
+        until(lambda: all(_counts(path)[-1][0] not in known for path in paths))
+
+
+def test_a_gang_stops_and_goes_on_as_a_whole(tmp_path: Path) -> None:
+    agents = {"node-a": "v100=1", "node-b": "v100=1"}
+    with running(tmp_path, TURNS, agents) as cluster, cluster.client() as client:
+        paths = _submit(client, tmp_path, scale_factor=2)
+        until(lambda: all(_resumed(client, job) >= 2 for job in (0, 1)))
+        for job, path in enumerate(paths):
+            for rank in (0, 1):
+                _check_one_run(client, job, path, rank)
+            assert client.job(job).lost_steps == 0 == client.job(job).failures
+
+
+def _with_agent(tmp_path: Path, *options: str, tool: str = "") -> Running:
+    """A cluster whose agent has these options. tool: text of a ``cuda-checkpoint`` that it finds."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if tool:
+        (folder / "cuda-checkpoint").write_text(tool)
+        (folder / "cuda-checkpoint").chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    cluster = Running(tmp_path, (*TURNS, "--lease", "4", "--heartbeat", "0.3"))
+    cluster.start()
+    cluster.add_agent("node-a", "v100=1", *options, environment={"PATH": path})
+    return cluster
+
+
+def test_what_does_not_fit_into_the_memory_for_it_is_ended(tmp_path: Path) -> None:
+    cluster = _with_agent(tmp_path, "--park-memory", "0.001")
+    try:
+        with cluster.client() as client:
+            paths = _submit(client, tmp_path)
+            until(lambda: any(client.job(job).starts >= 2 for job in (0, 1)))
+            assert not any(_resumed(client, job) for job in (0, 1))
+            assert not client.nodes()[0].parked
+            job = next(job for job in (0, 1) if client.job(job).starts >= 2)
+            until(lambda: len({pid for pid, _ in _counts(paths[job])}) == 2)
+            assert client.job(job).lost_steps > 0
+    finally:
+        cluster.stop()
+
+
+TOOL = """#!/bin/sh
+state=$(cut -d' ' -f3 /proc/$3/stat)
+echo "$1 $2 $3 $state" >> {calls}
+{end}
+"""
+
+
+def test_what_programs_have_on_their_devices_is_taken_off_and_brought_back(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    cluster = _with_agent(tmp_path, tool=TOOL.format(calls=calls, end=""))
+    try:
+        with cluster.client() as client:
+            paths = _submit(client, tmp_path)
+            until(lambda: all(_resumed(client, job) for job in (0, 1)))
+            for job, path in enumerate(paths):
+                _check_one_run(client, job, path)
+                pid = _counts(path)[0][0]
+                mine = [line for line in calls.read_text().splitlines() if f" {pid} " in line]
+                assert len(mine) >= 2, "before it was stopped, and after it went on"
+                assert all(line.startswith("--toggle --pid") for line in mine)
+                assert not any(line.endswith("T") for line in mine), "it was not stopped then"
+    finally:
+        cluster.stop()
+
+
+def test_a_program_of_which_that_fails_is_ended_and_told(tmp_path: Path) -> None:
+    end = "echo no such context; exit 3"
+    tool = TOOL.format(calls=tmp_path / "calls", end=end)
+    cluster = _with_agent(tmp_path, tool=tool)
+    try:
+        with cluster.client() as client:
+            paths = _submit(client, tmp_path)
+            until(lambda: any(client.job(job).starts >= 2 for job in (0, 1)))
+            assert not any(_resumed(client, job) for job in (0, 1))
+            job = next(job for job in (0, 1) if client.job(job).starts >= 2)
+            pid = _counts(paths[job])[0][0]
+            expected = f"cuda-checkpoint --toggle --pid {pid}: exit code 3; no such context"
+            until(lambda: expected in client.log(job)[0])
+            assert client.job(job).failures == 0
+    finally:
+        cluster.stop()
