@@ -84,8 +84,8 @@ def lines_of(file: Path) -> int:
 
 
 def turns_of(marks: list[np.ndarray], began: float, rounds: int, resume_s: float) -> Turns:
-    """What the jobs did in so many rounds from the first one after a time. marks: of each job (times, 2): when
-    it had done how many steps. A round begins where a job goes on."""
+    """What the jobs did in so many rounds from the first one after a time. marks: of each job (times, 2),
+    when it had done how many steps. A round begins where a job goes on."""
     gaps = [np.flatnonzero(np.diff(mark[:, 0]) > ROUND_S / 2) for mark in marks]
     begins = np.sort(np.concatenate([m[gap + 1, 0] for m, gap in zip(marks, gaps, strict=True)]))
     first = begins[begins > began][0]
