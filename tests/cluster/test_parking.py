@@ -49,6 +49,10 @@ def _job(folder: Path, **more: object) -> JobSpec:
             '                file.write(f"{attempts[-1]} {os.getpid()}\\n")',
         )
         .replace("steps = []", "steps = []\nattempts = []")
+        .replace(
+            "def save(path):\n",
+            "def save(path):\n    time.sleep(float(os.environ.get('SAVE_S', '0')))\n",
+        )
     )
     command = (sys.executable, "-c", script, spec.command[3])
     fields = {"total_steps": 3000, "cwd": "/", "grace_s": 10.0, **more}
@@ -191,6 +195,21 @@ def test_the_process_that_owns_parked_ranks_may_be_killed(cluster: Running, tmp_
         until(lambda: all(len(set(_pids(folder).values())) >= 2 for folder in folders))
         for folder in folders:
             assert set(_steps(folder)) == set(range(max(_steps(folder)) + 1))
+
+
+def test_an_agent_that_dies_while_a_job_parks_is_followed_by_another(
+    cluster: Running, tmp_path: Path
+) -> None:
+    """What comes to be parked once nobody is there to tell it to go on is ended."""
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path, env={"SAVE_S": "3"})
+        saves = "has left its devices, and saves"
+        until(lambda: any(saves in client.job(job).reason for job in (0, 1)))
+        cluster.kill("node-a")
+        cluster.add_agent("node-a", "v100=1")
+        turns = max(max(_pids(folder), default=0) for folder in folders)
+        until(lambda: all(max(_pids(folder), default=0) > turns for folder in folders))
+        assert client.nodes()[0].state == "up"
 
 
 def test_automatic_rounds_become_short_as_parking_is_measured(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class ParkedAttempts:
         self._running = running
         self._freed = freed
         self._by_job: dict[int, SpawnedAttempt] = {}
+        self._is_closed = False  # nobody will have anything go on any more
 
     def __iter__(self) -> Iterator[SpawnedAttempt]:
         return iter(list(self._by_job.values()))
@@ -130,6 +131,8 @@ class ParkedAttempts:
         self._warden.send(attempt.watched(self._storage))
         self._freed()
         self._agent.send(Gone(job=job, attempt=number, at_s=now))
+        if self._is_closed:
+            self._end(attempt)
 
     def suspend(self, order: Suspend) -> bool:
         """Park the ranks of an attempt, programs without the iterator, as they are. Returns whether they are;
@@ -222,7 +225,8 @@ class ParkedAttempts:
             self._end(before)
 
     def end_all(self) -> None:
-        """Kill all."""
+        """Kill all, and what will be parked from now on."""
+        self._is_closed = True
         for attempt in self:
             self._end(attempt)
 
