@@ -122,6 +122,16 @@ class LimitOptions:
             help="Jobs that a tenant may submit in a minute, or at once; 0 = as many as it likes.",
         ),
     ] = 2_000
+    tenant_grace: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=86_400,
+            metavar="SECONDS",
+            help="The longest --grace of a tenant's job: so long it may keep its devices from others once it "
+            "is told to end; 0 = a day.",
+        ),
+    ] = 3_600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,6 +330,7 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
         runtime=RuntimeOptions(
             tenant_jobs=given["tenant_jobs"],
             tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
+            tenant_grace=given["tenant_grace"],
             prices=check_prices(given["prices"]),
             log_level=given["log_level"],
             keep_ended_jobs=given["keep_ended_jobs"],

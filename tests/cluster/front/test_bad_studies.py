@@ -254,3 +254,17 @@ def test_a_bad_body_is_refused_in_one_sentence_with_status_400(front: Served) ->
             elif fault := check(case, sentence, field, text):
                 faults.append(fault)
     assert faults == []
+
+
+def test_a_body_may_be_written_as_a_file_is(front: Served) -> None:
+    study = changed({"parameters.optimiser": {"choices": ["adam", "sgd"]}})
+    study = {**study, "job": {**study["job"], "command": "python train.py"}}
+    with httpx.Client(
+        base_url=front.url,
+        headers={"Authorization": f"Bearer {front.admin}"},
+        verify=False,
+        timeout=60.0,
+    ) as api:
+        answer = api.post("/v1/searches", json=study)
+        assert answer.status_code == 201, answer.text
+        assert api.post(f"/v1/searches/{answer.json()['id']}/stop").status_code < 300

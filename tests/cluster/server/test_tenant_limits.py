@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 
 from fairlead.cluster.front.facade import ConflictError, TooManyError
@@ -78,3 +79,15 @@ def test_jobs_come_no_faster_than_they_may() -> None:
 def test_without_limits_all_are_taken() -> None:
     admission = TenantAdmission(TenantLimits(), lambda _: 10**9)
     admission.check("apes", 10**9)
+
+
+def test_a_job_may_not_take_for_ever_to_end(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, tenant_limits=TenantLimits(grace_s=600.0)) as cluster:
+        for name in ("grace_s", "finish_grace_s"):
+            with pytest.raises(ConflictError) as refused:
+                cluster.service.submit(ANN, [SPEC, replace(SPEC, **{name: 601.0})])
+            assert str(refused.value) == (
+                f"tenant 'apes': {name}: a job may take 600 s to end once it is told to, got 601"
+            )
+        assert cluster.service.submit(ANN, [replace(SPEC, grace_s=600.0)])
+        assert cluster.service.submit(ADMIN, [replace(SPEC, grace_s=86_400.0)])

@@ -16,6 +16,7 @@ class RuntimeOptions:
 
     tenant_jobs: int = 0  # as in ``TenantLimits``
     tenant_jobs_per_minute: int = 0
+    tenant_grace: float = 0.0  # seconds
     prices: dict[str, float] = field(default_factory=dict)  # $ per device-hour, by type
     log_level: LogLevel = "warning"
     # Days for which these are kept once their job has ended; 0 = for ever, output at most as long as its job:
@@ -26,7 +27,11 @@ class RuntimeOptions:
     @property
     def tenant_limits(self) -> TenantLimits:
         """Return the limits on what each tenant may submit."""
-        return TenantLimits(open_jobs=self.tenant_jobs, jobs_per_minute=self.tenant_jobs_per_minute)
+        return TenantLimits(
+            open_jobs=self.tenant_jobs,
+            jobs_per_minute=self.tenant_jobs_per_minute,
+            grace_s=self.tenant_grace,
+        )
 
     def changed_fields(self, other: "RuntimeOptions") -> list[str]:
         """The names of the fields that are others there."""

@@ -408,7 +408,7 @@ class SearchController:
         submission = search.submission(search.suggested)
         try:
             if not search.row.by_admin:
-                self._tenants.check(submission.tenant, 1)
+                self._tenants.check(submission.tenant, 1, submission.specs)
         except (ConflictError, TooManyError) as problem:
             # The limit: what follows in the sentence changes every second
             self._note_waiting(search, str(problem).partition("; ")[0])

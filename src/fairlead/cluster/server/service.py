@@ -183,7 +183,7 @@ class Service:
         mark = f"{caller.user}/{key}" if key else ""
         known = bool(mark) and self.store.key(mark) is not None  # it is asked again
         if caller.role != "admin" and not known:
-            self._tenants.check(owner, n_jobs)
+            self._tenants.check(owner, n_jobs, specs)
         submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
         ids = self.submissions.submit(submission)
         self._tenants.follow(owner, n_jobs, ids)

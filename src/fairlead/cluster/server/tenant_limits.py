@@ -4,11 +4,12 @@ and disk."""
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from fairlead.cluster.front.facade import ConflictError, TooManyError
+from fairlead.cluster.protocol.job_spec import JobSpec
 
 MINUTE_S = 60.0
 
@@ -19,6 +20,7 @@ class TenantLimits:
 
     open_jobs: int = 0  # jobs that have not ended
     jobs_per_minute: int = 0  # jobs submitted, in the long run and at once
+    grace_s: float = 0.0  # that a job may take to end once it is told to, on devices of others
 
 
 NO_LIMITS = TenantLimits()
@@ -41,9 +43,12 @@ class TenantAdmission:
         self._on_their_way: Counter[str] = Counter()  # jobs that are not durable yet
         self._spent: dict[str, tuple[float, float]] = {}  # tenant -> (jobs, when that was)
 
-    def check(self, tenant: str, jobs: int) -> None:
-        """Raises ConflictError where the tenant would have too many open jobs, TooManyError where it
-        submits too many in too short a time."""
+    def check(self, tenant: str, jobs: int, specs: Sequence[JobSpec] = ()) -> None:
+        """Raises ConflictError where the tenant would have too many open jobs, or one that may take too long
+        to end, TooManyError where it submits too many in too short a time. jobs: of these specs, tasks of
+        arrays by themselves."""
+        for spec in specs:
+            self._check_grace(tenant, spec)
         most = self.limits.open_jobs
         with self._lock:
             present = self._open_jobs(tenant) + self._on_their_way[tenant]
@@ -64,6 +69,16 @@ class TenantAdmission:
                 self._on_their_way[tenant] -= jobs
 
         ids.add_done_callback(arrived)
+
+    def _check_grace(self, tenant: str, spec: JobSpec) -> None:
+        most_s = self.limits.grace_s
+        for name in ("grace_s", "finish_grace_s"):
+            given_s = getattr(spec, name) or 0.0
+            if 0 < most_s < given_s:
+                raise ConflictError(
+                    f"tenant {tenant!r}: {name}: a job may take {most_s:g} s to end once it is told to, got "
+                    f"{given_s:g}"
+                )
 
     def _spend(self, tenant: str, jobs: int) -> None:
         most = self.limits.jobs_per_minute

@@ -81,17 +81,29 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
 
     async def read(request: Request) -> Any:
         _check_content_type(request)
-        data = await _read(request)
-        try:
-            return decoder.decode(data)
-        except msgspec.DecodeError as problem:
-            raise InputError(f"body: {describe_error(problem, _loose(data), kind)}") from None
-        except RecursionError:
-            raise InputError("body: is nested too deeply") from None
-        except UnicodeDecodeError:
-            raise InputError("body: is not UTF-8") from None
+        return _decoded(await _read(request), decoder, kind)
 
     return read
+
+
+_anything = msgspec.json.Decoder(Any)
+
+
+async def content_of_body(request: Request) -> Any:
+    """A dependency that reads a JSON body, whatever it holds, never more than ``LARGEST_BODY`` of it."""
+    _check_content_type(request)
+    return _decoded(await _read(request), _anything, Any)
+
+
+def _decoded(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> Any:
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as problem:
+        raise InputError(f"body: {describe_error(problem, _loose(data), kind)}") from None
+    except RecursionError:
+        raise InputError("body: is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise InputError("body: is not UTF-8") from None
 
 
 def _loose(data: bytes) -> Any:

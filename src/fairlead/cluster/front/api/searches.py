@@ -1,16 +1,16 @@
 """Endpoints of searches."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
 from fairlead.cluster.front.api.bodies import SearchStarted
-from fairlead.cluster.front.api.dependencies import Context, answer, body_of
+from fairlead.cluster.front.api.dependencies import Context, answer, content_of_body
 from fairlead.cluster.front.api.jobs import Key
 from fairlead.cluster.front.api.params import LARGEST_ID, TenantQuery
 from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.metrics import MetricCurve
-from fairlead.cluster.protocol.read_study import check_study
+from fairlead.cluster.protocol.read_study import make_study
 from fairlead.cluster.protocol.study import SearchView, StudySpec
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"])
@@ -26,7 +26,7 @@ SearchPath = Annotated[int, Path(ge=0, le=LARGEST_ID, description="Id of the sea
 )
 def begin(
     context: Context,
-    study: Annotated[StudySpec, Depends(body_of(StudySpec))],
+    content: Annotated[Any, Depends(content_of_body)],
     tenant: TenantQuery = "",
     key: Key = "",
 ) -> Response:
@@ -34,7 +34,7 @@ def begin(
 
     An admin may begin one for another tenant.
     """
-    check_study(study, "body")
+    study = make_study(content, "body")
     return answer(
         SearchStarted(context.facade.submit_search(context.caller, study, tenant, key)), 201
     )
