@@ -165,11 +165,11 @@ class ReportIntake:
             attempt.ended_s[node] = self._state.now_s() - late_s - status.ended_age_s
 
     def _note_wait(self, attempt: Attempt, status: AttemptStatus) -> None:
-        """Note once how long it has waited for its devices: from then on it is billed."""
+        """Note once how long it has waited for its devices, until when it is not billed. It is written when
+        the attempt trains, or ends."""
         record = attempt.record
         if record.wait_s < 0 <= status.wait_s:
             record.wait_s = min(status.wait_s, max(self._state.now_s() - record.since_s, 0.0))
-            self._state.registry.dirty_attempts[attempt.key] = record
 
     def _apply_leader(self, attempt: Attempt, status: AttemptStatus) -> None:
         """The node of rank 0 says where the attempt stands."""
