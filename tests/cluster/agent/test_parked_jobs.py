@@ -60,6 +60,29 @@ def test_over_the_limit_what_was_parked_first_goes(spawner: Spawner) -> None:
     assert [one.job for one in spawner.told] == [1, 2, 3, 4]
 
 
+def program_of(job: int) -> NodeAttempt:
+    """One without the iterator, that runs."""
+    fields = {"job": job, "park": False, "suspend": True, "unmanaged": True}
+    attempt = NodeAttempt(replace(ASSIGNMENT, **fields), f"token {job}", NodeLease(10.0), 0.0)
+    attempt.started(0.0)
+    return attempt
+
+
+def test_no_program_goes_for_another_one(spawner: Spawner) -> None:
+    """What it has done is in its memory alone: each would undo what the other did, for ever."""
+    parked = parked_of(spawner)
+    assert parked.may_suspend(program_of(1), "preempted", [6])
+    parked.add(program_of(1), {0: 6})
+    assert not parked.may_suspend(program_of(2), "preempted", [6])
+    assert parked.may_suspend(program_of(2), "preempted", [4])
+    parked.add(attempt_of(3), {0: 5})  # its state is durable
+    assert [one.job for one in parked.report()] == [1]
+    parked.add(attempt_of(4), {0: 3})
+    parked.add(program_of(2), {0: 4})
+    assert [one.job for one in parked.report()] == [1, 2]
+    assert [one.job for one in spawner.told] == [3, 4]
+
+
 def test_only_what_is_preempted_in_its_loop_is_parked(spawner: Spawner) -> None:
     parked = parked_of(spawner)
     assert parked.may_park(attempt_of(1), "preempted")

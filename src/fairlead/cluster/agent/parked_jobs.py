@@ -28,6 +28,7 @@ class ParkedJob:
     ranks: tuple[Rank, ...]
     memory_bytes: int
     since_s: float  # monotonic
+    is_suspended: bool  # programs without the iterator, as they are
 
 
 class ParkedJobs:
@@ -59,30 +60,37 @@ class ParkedJobs:
         )
 
     def may_suspend(self, attempt: NodeAttempt, reason: str, pids: Collection[int]) -> bool:
-        """Whether an attempt without the iterator that is told to stop for this reason may be parked as it
-        is: what its ranks use, of these pids, is within the limit."""
+        """Return whether an attempt without the iterator that is told to stop for this reason may be parked
+        as it is: what its ranks use, of these pids, is within the limit, beside all such that are parked."""
         runs = attempt.state == "running" and not attempt.assignment.colocated
         if not (attempt.assignment.suspend and reason == AttemptEnd.PREEMPTED and runs and pids):
             return False
-        return _memory_of(pids) <= self._limit_bytes
+        parked = sum(one.memory_bytes for one in self._kept if one.is_suspended)
+        return parked + _memory_of(pids) <= self._limit_bytes
+
+    @property
+    def _kept(self) -> list[ParkedJob]:
+        return [one for key, one in self._by_key.items() if key not in self._ending]
 
     def add(self, attempt: NodeAttempt, pids: Mapping[int, int]) -> None:
-        """The ranks of an attempt are parked. Over the limit those that were parked first are ended. pids:
-        rank -> its process."""
+        """The ranks of an attempt are parked. Over the limit those that were parked first are ended, but no
+        programs without the iterator: what they have done is nowhere else. pids: rank -> its process."""
         self._by_key[attempt.key] = ParkedJob(
             key=attempt.key,
             token=attempt.token,
             ranks=attempt.assignment.ranks,
             memory_bytes=_memory_of(set(pids.values())),
             since_s=time.monotonic(),
+            is_suspended=attempt.assignment.unmanaged,
         )
-        kept = [one for key, one in self._by_key.items() if key not in self._ending]
+        kept = self._kept
         total = sum(one.memory_bytes for one in kept)
         for one in kept:
             if total <= self._limit_bytes:
                 break
-            total -= one.memory_bytes
-            self._end(one.key)
+            if not one.is_suspended:
+                total -= one.memory_bytes
+                self._end(one.key)
         self._changed()
 
     def remove(self, key: Key) -> None:
@@ -125,8 +133,7 @@ class ParkedJobs:
                 memory_bytes=one.memory_bytes,
                 age_s=max(now - one.since_s, 0.0),
             )
-            for key, one in self._by_key.items()
-            if key not in self._ending
+            for one in self._kept
         )
 
 
