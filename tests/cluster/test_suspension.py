@@ -146,6 +146,31 @@ def test_nothing_stopped_outlives_its_agent(cluster: Running, tmp_path: Path) ->
             assert counts[first:] == list(range(len(counts) - first))
 
 
+def test_what_a_parked_program_has_started_counts_and_ends_with_it(
+    cluster: Running, tmp_path: Path
+) -> None:
+    child = "x = bytearray(200_000_000); import time; time.sleep(10_000)"
+    script = (
+        "import subprocess, sys, time\n"
+        f"one = subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\n"
+        "open(sys.argv[1], 'w').write(str(one.pid))\n"
+        "time.sleep(10_000)\n"
+    )
+    files = [tmp_path / "one", tmp_path / "two"]
+    fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/"}
+    with cluster.client() as client:
+        commands = [(sys.executable, "-c", script, str(file)) for file in files]
+        client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
+        until(lambda: all(file.exists() and file.read_text() for file in files))
+        until(lambda: any(node.parked for node in client.nodes()))
+        (parked,) = client.nodes()[0].parked
+        assert parked.memory_bytes > 150_000_000
+        for job in (0, 1):
+            client.cancel(job)
+        pids = [file.read_text() for file in files]
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
 def test_the_server_may_be_killed_while_programs_are_parked(tmp_path: Path) -> None:
     agents = {"node-a": "v100=1"}
     patient = (*TURNS, "--lease", "60")  # a server may take long to start

@@ -24,7 +24,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Unparked,
 )
 from fairlead.cluster.agent.survivors import remove_record
-from fairlead.cluster.agent.suspended import continue_processes, stop_processes
+from fairlead.cluster.agent.suspended import continue_processes, kill_processes, stop_processes
 from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
 
 _KILL_AGAIN_S = 1.0  # a group may have grown while it was killed
@@ -234,6 +234,7 @@ class ParkedAttempts:
         """It was stopped when it was parked, and shall not run again: its job may run elsewhere."""
         if attempt.ending.kill_s is None:
             self.hang_up(attempt)
+            kill_processes(attempt)  # before its ranks die, below which they are found
             attempt.kill()
             attempt.ending.kill_by(time.monotonic() + _KILL_AGAIN_S)
 
@@ -251,6 +252,7 @@ class ParkedAttempts:
         if not attempt.processes.leaders:
             del self._by_job[attempt.launch.job]
             attempt.kill_left()
+            kill_processes(attempt)
             if attempt.claim.inherited is not None:
                 locks.forget_job(self._storage.state / "locks", attempt.launch.job)
                 attempt.claim.drop_inherited()

@@ -31,5 +31,11 @@ def continue_processes(attempt: SpawnedAttempt) -> None:
         proc.kill_exactly(one, signal.SIGCONT)
 
 
+def kill_processes(attempt: SpawnedAttempt) -> None:
+    """Kill all that belongs to an attempt, also what has left the sessions of its ranks."""
+    for one in _processes_of(attempt):
+        proc.kill_exactly(one, signal.SIGKILL)
+
+
 def _processes_of(attempt: SpawnedAttempt) -> list[proc.Process]:
     return [one for one in proc.processes() if owner_of(one, (attempt,)) is attempt]
