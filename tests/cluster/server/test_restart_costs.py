@@ -162,6 +162,15 @@ def test_rounds_become_as_short_as_measured_costs_allow() -> None:
     assert not length.is_outdated()
 
 
+def test_rounds_become_longer_with_the_first_starts_that_cost_more() -> None:
+    state, starts = _automatic({1: 1})
+    starts.seconds.extend([5.0, 6.0])
+    assert AutomaticRound(state, starts).length_s() == 100.0
+    starts.seconds.append(7.0)
+    assert AutomaticRound(state, starts).length_s() == 300.0
+    assert starts.restart_s() == 2.0, "the core is told later, of what is certain"
+
+
 def test_fixed_rounds_stay() -> None:
     state, starts = _automatic({1: 1})
     state.options = _state(2.0).options

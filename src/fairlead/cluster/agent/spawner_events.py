@@ -157,7 +157,9 @@ class SpawnerEvents:
         attempt.note_termination(end.code, terminated=end.terminated)
         failure = self._failure(attempt, end)
         if attempt.exited(end.rank, end.code, failure, now):
-            self._ending.end(attempt, terminate=attempt.assignment.unmanaged)
+            # Rank 0 tells the others in their loops; before that none hears of it.
+            unheard = attempt.hears_rank_0 and attempt.steps.loaded is None
+            self._ending.end(attempt, terminate=attempt.assignment.unmanaged or unheard)
 
     def _refuse_rank(self, attempt: NodeAttempt) -> None:
         """Refuse a rank that reports for an attempt that is over. It is not one of our processes and could

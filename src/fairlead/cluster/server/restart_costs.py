@@ -22,6 +22,7 @@ PROTECTED_ROUNDS = (
     10  # so many rounds long a job is left alone that does what comes after its steps
 )
 MIN_SAMPLES = 20  # starts that must have been measured before their median counts
+FEW_SAMPLES = 3  # that make a first estimate
 MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
 LATE_RESUMES = 5  # of a job, whose median is what it costs to resume
 
@@ -91,6 +92,12 @@ class MeasuredStarts:
             return setup.restart_costs.default_s
         return options.profile.round_s / 360.0 if options.restart_s is None else options.restart_s
 
+    def first_estimate_s(self) -> float:
+        """Seconds that a start costs, by the first few measurements already: less certain than
+        ``restart_s``, for what can be changed again at any time."""
+        enough = len(self.seconds) >= FEW_SAMPLES
+        return float(np.median(self.seconds)) if enough else self.restart_s()
+
     def is_misjudged(self) -> bool:
         """Return whether starts cost so much more or less than the core believes that it has to be told."""
         setup = self._state.setup
@@ -112,7 +119,7 @@ class AutomaticRound:
         state, core = self._state, self._state.scheduler
         if core is None or not state.options.automatic_round:
             return state.round_s
-        jobs, restart_s = core.data.ledger.jobs, self._starts.restart_s()
+        jobs, restart_s = core.data.ledger.jobs, self._starts.first_estimate_s()
         switches = list[tuple[int, float]]()
         for job, devices in zip(jobs.id.tolist(), jobs.scale.tolist(), strict=True):
             resume_s = self._starts.resume_s(job)
