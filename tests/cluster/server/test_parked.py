@@ -180,3 +180,11 @@ def test_a_node_that_registers_says_what_is_parked_there() -> None:
         )
     )  # fmt: skip
     assert cluster.resumes({"a": (0,)}) == 3
+
+
+def test_what_is_parked_of_an_attempt_whose_end_is_not_booked_yet_stays() -> None:
+    """Of a program without the iterator, what is parked counts as saved from then on only."""
+    cluster = Cluster()
+    cluster.resumes({"a": (0,)})
+    cluster.report("a", parked(4))
+    assert cluster.unparked("a") == ()

@@ -52,9 +52,13 @@ def _is_wanted(registry: JobRegistry, key: AttemptKey) -> bool:
     """Return whether the job waits for devices, with this attempt as its last one, or goes on with it now."""
     job, number = key
     row = registry.jobs.get(job)
-    if row is None or not row.open or row.saved_by != number:
+    if row is None or not row.open:
+        return False
+    if any(attempt.record.attempt == number for attempt in registry.live.get(job, ())):
+        return True  # its end is not booked yet
+    if row.saved_by != number:
         return False
     newest = registry.newest(job)
     if newest is None:
         return row.state in ("waiting", "preempted")
-    return number in (newest.record.attempt, newest.resumes) or not newest.ordered
+    return number == newest.resumes or not newest.ordered
