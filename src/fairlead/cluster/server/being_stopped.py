@@ -40,7 +40,10 @@ def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:
     if ordered_s is not None:
         parts.append(f"told to stop {duration(max(now_s - ordered_s, 0.0))} ago")
     left = all(map(holds.has_left, holds.nodes))
-    rest = "has left its devices, and saves" if left else f"holds {place(holds)} until it has ended"
+    does = "stands still" if holds.row.spec.is_suspended else "saves"
+    rest = (
+        f"has left its devices, and {does}" if left else f"holds {place(holds)} until it has ended"
+    )
     text = f"{', '.join(parts)}, and {rest}"
     if newest is holds or newest.stopping:
         return text
