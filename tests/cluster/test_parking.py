@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -150,10 +151,13 @@ def test_a_gang_parks_as_a_whole(tmp_path: Path) -> None:
         until(lambda: all(len(_pids(folder)) >= 4 for folder in folders))  # each rank writes
         until(lambda: all(max(_pids(folder)) >= 3 for folder in folders))
         for job, folder in enumerate(folders):
-            pids = {
-                int(line.split()[1]) for line in (folder / "ledger.pids").read_text().splitlines()
-            }
-            assert len(pids) == 2, "both ranks go on"
+            pids: dict[int, set[int]] = {}
+            for line in (folder / "ledger.pids").read_text().splitlines():
+                attempt, pid = map(int, line.split())
+                pids.setdefault(attempt, set()).add(pid)
+            # On a slow machine one may be preempted before it trains, and ends.
+            turns = [pids[attempt] for attempt in sorted(pids)]
+            assert any(a == b and len(a) == 2 for a, b in pairwise(turns)), "both ranks go on"
             assert client.job(job).lost_steps == 0 == client.job(job).failures
 
 
