@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fairlead.cluster.protocol.messages import PROTOCOL, Register
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt
@@ -72,6 +73,18 @@ class _Nodes(NodeWatch):
 
     def close(self) -> None:
         """None is suspect."""
+
+
+def add_node(fleet: Fleet, name: str, devices: int = 1, **more: Any) -> None:
+    """A node comes up, with devices of type v100. more: of what its agent says."""
+    if name not in fleet.nodes:
+        fleet.add(name, "v100", devices)
+    fleet.register(
+        Register(
+            protocol=PROTOCOL, version="0", node=name, incarnation=f"{name}.1", host="h",
+            accelerator="v100", devices=devices, **more,
+        )
+    )  # fmt: skip
 
 
 class AttemptParts:

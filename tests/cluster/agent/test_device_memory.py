@@ -45,7 +45,7 @@ class Nvml:
 @pytest.fixture(autouse=True)
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process is the leader of its session."""
-    found = [SimpleNamespace(pid=pid, session=pid) for pid in (11, 22)]
+    found = [SimpleNamespace(pid=pid, session=pid, parent=1) for pid in (11, 22)]
     monkeypatch.setattr("fairlead.cluster.agent.device_memory.proc.processes", lambda: found)
 
 

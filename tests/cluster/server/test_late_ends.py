@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
-from tests.cluster.server_parts import AttemptParts, cluster_state
+from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import PROTOCOL, AttemptStatus, NodeReport, Register
+from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.local_front import LocalFront
@@ -109,13 +109,7 @@ def test_the_device_of_a_job_that_completes_before_it_has_moved_is_free_for_othe
     )  # fmt: skip
     state.registry.jobs[7] = row
     for name in ("one", "two"):
-        fleet.add(name, "v100", 1)
-        fleet.register(
-            Register(
-                protocol=PROTOCOL, version="0", node=name, incarnation=f"{name}.1", host="h",
-                accelerator="v100", devices=1,
-            )
-        )  # fmt: skip
+        add_node(fleet, name)
     first = parts.orders.assign(7, {"one": (0,)}, "v100", 100.0)
     following = parts.orders.assign(7, {"two": (0,)}, "v100", 100.0)  # the first is to stop
     fleet.publish()

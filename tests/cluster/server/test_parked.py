@@ -3,16 +3,14 @@
 from typing import Any
 
 import pytest
-from tests.cluster.server_parts import AttemptParts, cluster_state
+from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
     NodeReport,
     ParkedAttempt,
     Rank,
-    Register,
 )
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
@@ -39,13 +37,7 @@ class Cluster:
         self.state.registry.jobs[JOB] = self.row
         self.seq = 0
         for name in ("a", "b"):
-            self.fleet.add(name, "v100", 2)
-            self.fleet.register(
-                Register(
-                    protocol=PROTOCOL, version="0", node=name, incarnation=f"{name}.1", host="h",
-                    accelerator="v100", devices=2, simulated_devices=simulated,
-                )
-            )  # fmt: skip
+            add_node(self.fleet, name, 2, simulated_devices=simulated)
         self.fleet.publish()
 
     def report(self, node: str, *parked: ParkedAttempt) -> None:
@@ -173,12 +165,7 @@ def test_a_program_that_is_stopped_as_it_is_stays_on_its_devices() -> None:
 
 def test_a_node_that_registers_says_what_is_parked_there() -> None:
     cluster = Cluster()
-    cluster.fleet.register(
-        Register(
-            protocol=PROTOCOL, version="0", node="a", incarnation="a.1", host="h",
-            accelerator="v100", devices=2, simulated_devices=True, parked=(parked(3, 0),),
-        )
-    )  # fmt: skip
+    add_node(cluster.fleet, "a", 2, simulated_devices=True, parked=(parked(3, 0),))
     assert cluster.resumes({"a": (0,)}) == 3
 
 

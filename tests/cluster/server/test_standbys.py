@@ -3,16 +3,14 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tests.cluster.server_parts import AttemptParts, cluster_state
+from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
     Assignment,
     AttemptStatus,
     NodeReport,
-    Register,
 )
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.fleet import Fleet
@@ -56,13 +54,7 @@ class Nodes:
         )  # fmt: skip
         self.state.registry.jobs[JOB] = self.row
         for name in (*HERE, *THERE):
-            self.fleet.add(name, "v100", 1)
-            self.fleet.register(
-                Register(
-                    protocol=PROTOCOL, version="0", node=name, incarnation=f"{name}.1", host="h",
-                    accelerator="v100", devices=1, simulated_devices=True,
-                )
-            )  # fmt: skip
+            add_node(self.fleet, name, simulated_devices=True)
         self.fleet.publish()
         self.source = self.assign(HERE)
         for node in HERE[: self.ranks]:

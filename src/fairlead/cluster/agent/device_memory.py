@@ -27,7 +27,7 @@ class DeviceMemory:
         need. False where that is not known. leaders: pids of its ranks; followers: what runs next on the
         node."""
         devices = {device for rank in attempt.assignment.ranks for device in rank.devices}
-        pids = {one.pid for one in proc.processes() if one.session in leaders}
+        pids = {one.pid for one in proc.below(leaders)}
         try:
             self._nvml.nvmlInit()
             found = {device: self._read(device, pids) for device in devices}

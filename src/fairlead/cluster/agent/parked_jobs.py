@@ -139,17 +139,7 @@ class ParkedJobs:
 
 def _memory_of(leaders: Collection[int]) -> int:
     """Bytes of memory that the processes of these sessions have in use, and those that they have started."""
-    known = {one.pid: one for one in proc.processes()}
-    pages = sum(_pages(pid) for pid in known if _is_below(pid, leaders, known))
-    return pages * resource.getpagesize()
-
-
-def _is_below(pid: int, leaders: Collection[int], known: Mapping[int, proc.Process]) -> bool:
-    """Return whether a process is of one of these sessions, or was started by one that is."""
-    one = known.get(pid)
-    while one is not None and one.session not in leaders:
-        one = known.get(one.parent)
-    return one is not None
+    return sum(_pages(one.pid) for one in proc.below(leaders)) * resource.getpagesize()
 
 
 def _pages(pid: int) -> int:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +73,18 @@ def processes() -> Iterator[Process]:
     for name in os.listdir("/proc"):
         if name.isdigit() and (found := process(int(name))) and found.state not in "ZX":
             yield found
+
+
+def below(sessions: Collection[int]) -> list[Process]:
+    """Return the processes of these sessions, and what those have started, in whatever session it is."""
+    known = {one.pid: one for one in processes()}
+
+    def is_below(one: Process | None) -> bool:
+        while one is not None and one.session not in sessions:
+            one = known.get(one.parent)
+        return one is not None
+
+    return [one for one in known.values() if is_below(one)]
 
 
 def oom_kills() -> int:

@@ -117,8 +117,7 @@ class Suspension:
         leaders = self._pids(attempt.key)
         if self.memory is None:
             return sorted(leaders)
-        all_pids = [one.pid for one in proc.processes() if one.session in leaders]
-        return [pid for pid in all_pids if holds_device(pid)]
+        return [one.pid for one in proc.below(leaders) if holds_device(one.pid)]
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
