@@ -31,6 +31,6 @@ def test_what_a_session_has_started_is_below_it_in_whatever_session() -> None:
         for one in proc.below({parent.pid}):
             proc.kill_exactly(one, signal.SIGKILL)
         stranger.kill()
-        parent.wait()
+        parent.communicate()
         stranger.wait()
     until(lambda: not proc.below({parent.pid}))
