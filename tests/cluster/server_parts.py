@@ -16,6 +16,7 @@ from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.node_watch import NodeWatch
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.server.parked import ParkedPrograms
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.round_clock import RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
@@ -114,6 +115,7 @@ class AttemptParts:
             intake=self.intake,
             ends=self.ends,
             standbys=self.standbys,
+            programs=ParkedPrograms(state, self.steps),
         )
         self.clock = RoundClock(
             state,

@@ -18,8 +18,8 @@ LONG_S = 3600.0
 
 def _runs(cluster: EngineNodes, node: PlayedNode, **more: object) -> int:
     """A job whose attempt is leased, and runs."""
-    unmanaged = more.pop("unmanaged", False)
-    job = cluster.submit(unmanaged=unmanaged, keeps_progress=more.pop("keeps_progress", False))
+    spec = {k: more.pop(k) for k in ("unmanaged", "keeps_progress", "park") if k in more}
+    job = cluster.submit(**spec)
     cluster.until(lambda: (job, 1) in node.leased)
     node.run(job, 1, **more)
     cluster.until(lambda: cluster.job(job).state == "running")
@@ -76,6 +76,17 @@ def test_a_job_that_starts_over_is_told_with_all_its_steps(tmp_path: Path) -> No
         (told,) = cluster.service.drain(ADMIN, "a")
         over = "it starts again from zero when it is stopped"
         assert re.fullmatch(rf"job {lost}: its [\d,]+ steps are lost: {over}", told), told
+
+
+def test_a_program_that_can_be_parked_loses_nothing_yet_by_a_drain(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("a")
+        node.register()
+        job = _runs(cluster, node, unmanaged=True, park="stop", ran_s=50.0)
+        cluster.until(lambda: cluster.job(job).steps >= 2)
+        (told,) = cluster.service.drain(ADMIN, "a")
+        assert "steps are lost unless it is parked, and goes on on the same devices" in told
+        cluster.service.undrain(ADMIN, "a")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
+    AttemptStatus,
     NodeReport,
     ParkedAttempt,
     Rank,
@@ -15,7 +16,8 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
-from fairlead.cluster.server.parked import parked_on, unpark_useless
+from fairlead.cluster.server.lost_work import lost_by_pause
+from fairlead.cluster.server.parked import ParkedPrograms, parked_on, unpark_useless
 from fairlead.cluster.store.rows import JobRow
 
 JOB = 7
@@ -175,3 +177,41 @@ def test_what_is_parked_of_an_attempt_whose_end_is_not_booked_yet_stays() -> Non
     cluster.resumes({"a": (0,)})
     cluster.report("a", parked(4))
     assert cluster.unparked("a") == ()
+
+
+def test_a_program_that_is_no_longer_parked_starts_from_zero() -> None:
+    """What it had done was in its memory alone: it counts as lost with its next attempt."""
+    cluster = _suspended()
+    cluster.row.steps = 40.0
+    programs = ParkedPrograms(cluster.state, cluster.parts.steps)
+    cluster.report("a", parked())
+    programs.poll()
+    assert cluster.row.steps == 40
+    cluster.report("a")
+    programs.poll()
+    assert (cluster.row.steps, cluster.row.reached_step) == (0, 40)
+    attempt = cluster.parts.orders.assign(JOB, {"b": (0,)}, "v100", 100.0)
+    attempt.statuses["b"] = AttemptStatus(job=JOB, attempt=4, state="running", ran_s=1.0)
+    cluster.parts.intake.begin_unmanaged(attempt)
+    assert (cluster.row.steps, cluster.row.lost_steps, cluster.row.reached_step) == (0, 40, 0)
+
+
+def test_a_program_that_goes_on_keeps_what_it_has_done() -> None:
+    cluster = _suspended()
+    cluster.row.steps = 40.0
+    programs = ParkedPrograms(cluster.state, cluster.parts.steps)
+    cluster.report("a", parked())
+    programs.poll()
+    assert cluster.resumes({"a": (0,)}) == 3
+    cluster.report("a")
+    programs.poll()
+    assert cluster.row.steps == 40
+
+
+def test_who_pauses_a_parked_program_is_told_what_is_lost() -> None:
+    cluster = _suspended()
+    cluster.row.steps = 1234.0
+    assert lost_by_pause(cluster.state, cluster.row, {}) == []
+    cluster.report("a", parked())
+    (told,) = lost_by_pause(cluster.state, cluster.row, {})
+    assert told == f"job {JOB}: its 1,234 steps are lost: its program was parked, and is ended"

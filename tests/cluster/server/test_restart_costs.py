@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cluster.server_parts import AttemptParts, cluster_state
+from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.messages import AttemptStatus, ParkedAttempt
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.restart_costs import (
@@ -108,8 +109,28 @@ def test_a_program_that_could_not_be_stopped_as_it_was_is_remembered() -> None:
         )  # fmt: skip
         parts.orders.stop(1, AttemptEnd.PREEMPTED)
         parts.ends.end(attempt)
-        assert starts.not_suspended == (set() if released else {1})
+        assert starts.can_suspend(attempt) == released
         assert (row.steps > 0) == released, "else it starts from zero"
+
+
+def test_a_program_that_found_no_room_is_spared_while_what_took_it_is_parked() -> None:
+    state = _state()
+    starts = MeasuredStarts(state)
+    parts = AttemptParts(state, (starts,))
+    state.registry.jobs[1] = row = _row(1)
+    row.spec = JobSpec(command=("x",), total_steps=100, unmanaged=True, park="stop")
+    state.fleet.add("n", "v100", 1)
+    one, two = (ParkedAttempt(job=job, attempt=1, ranks=()) for job in (7, 8))
+
+    def attempt_beside(*parked: ParkedAttempt) -> Attempt:
+        add_node(state.fleet, "n", parked=parked)
+        return parts.orders.assign(1, {"n": (0,)}, "v100", 0.0)
+
+    attempt = attempt_beside(one, two)
+    parts.orders.stop(1, AttemptEnd.PREEMPTED)
+    parts.ends.end(attempt)
+    assert not starts.can_suspend(attempt_beside(one, two))
+    assert starts.can_suspend(attempt_beside(two))
 
 
 def _resumed(

@@ -187,3 +187,13 @@ def test_the_time_of_a_standby_is_not_the_jobs() -> None:
     nodes.parts.orders.stop(JOB, AttemptEnd.PAUSED)
     assert nodes.row.overhead_s == before_s
     assert [row.wait_s for row in nodes.state.registry.dirty_attempts.values()] == [-1.0, -1.0]
+
+
+def test_a_job_that_is_to_stay_after_all_goes_on() -> None:
+    nodes = Nodes()
+    nodes.move()
+    nodes.report("c", 2, state="starting")
+    assert nodes.assign(HERE) is nodes.source
+    assert not nodes.source.stopping
+    assert nodes.standbys("a", "c") == [False, None]
+    assert nodes.state.registry.live[JOB] == [nodes.source]

@@ -58,6 +58,8 @@ class AttemptOrders:
         can_continue = current is not None and not current.stopping and not current.lost
         if current is not None and can_continue and current.placement() == placement:
             return current
+        if (goes_on := self._still_there(job, placement)) is not None:
+            return goes_on
         standby = current is not None and can_continue and _may_have_standby(current, placement)
         if not standby:
             self.stop(job, AttemptEnd.MOVED)
@@ -66,6 +68,20 @@ class AttemptOrders:
         registry.add(attempt)
         self.order(attempt)
         return attempt
+
+    def _still_there(self, job: int, placement: dict[str, tuple[int, ...]]) -> Attempt | None:
+        """The attempt that trains on these devices while a standby of its job is prepared elsewhere, which is
+        withdrawn; None = there is none."""
+        first, *others = self._state.registry.live.get(job, ()) or (None,)
+        prepares = bool(others) and others[-1].standby
+        if first is None or not prepares or first.stopping or first.lost or first.broken:
+            return None
+        if first.placement() != placement:
+            return None
+        for other in others:
+            self._tell_to_stop(other, AttemptEnd.MOVED)
+            self.withdraw(other, self._state.now_s(), other.row.steps, other.end())
+        return first
 
     def _new_attempt(
         self, row: JobRow, placement: dict[str, tuple[int, ...]], accelerator: str, now: float

@@ -19,6 +19,7 @@ from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.node_watch import NodeWatch
+from fairlead.cluster.server.parked import ParkedPrograms
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.precedence import Yielder
 from fairlead.cluster.server.published_views import PublishedViews
@@ -255,6 +256,7 @@ def _node_parts(
         intake=intake,
         ends=ends,
         standbys=attempts.standbys,
+        programs=ParkedPrograms(state, attempts.steps),
     )
     rollback = RollbackDetector(state)
     membership = Membership(

@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.deadlines import standing
 from fairlead.cluster.protocol.notices import NotedJob, Notice, NoticeKind
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.store.rows import JobRow
 
 PREFIX = "notice/"  # of the keys of notices among the store's other facts
@@ -41,7 +42,9 @@ class JobNotices:
     def job_ended(self, row: JobRow) -> None:
         """A job has ended, as its row says."""
         if not row.end_noted:
-            self._add("job.ended", row)
+            newest = self._state.registry.newest(row.id)  # it may still be about to end
+            by_now = 0.0 if newest is None else steps_by_now(self._state.fleet, newest)
+            self._add("job.ended", row, steps=max(row.steps, row.countable(by_now)))
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over and booked. failure: why it failed, "" = it did not."""
@@ -72,9 +75,16 @@ class JobNotices:
             self._state.write(lambda t, key=key: t.delete_meta(key))  # type: ignore[misc]
 
     def _add(
-        self, kind: NoticeKind, row: JobRow, reason: str = "", completed_s: float | None = None
+        self,
+        kind: NoticeKind,
+        row: JobRow,
+        reason: str = "",
+        *,
+        completed_s: float | None = None,
+        steps: float | None = None,
     ) -> None:
-        """completed_s: when the job has completed, if its row does not say so yet."""
+        """completed_s: when the job has completed, if its row does not say so yet. steps: those done, if its
+        row is behind."""
         if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:  # not each of thousands
@@ -85,7 +95,9 @@ class JobNotices:
             id=f"{self._next:015d}",
             kind=kind,
             time_s=time.time(),
-            job=_noted(row, reason or row.reason, self._state.now_s(), completed_s),
+            job=_noted(
+                row, reason or row.reason, self._state.now_s(), completed_s=completed_s, steps=steps
+            ),
         )
         self._next += 1
         self._waiting.add(key)
@@ -103,7 +115,10 @@ def past_deadlines(state: ClusterState) -> list[JobRow]:
     ]
 
 
-def _noted(row: JobRow, reason: str, now_s: float, completed_s: float | None) -> NotedJob:
+def _noted(
+    row: JobRow, reason: str, now_s: float, *, completed_s: float | None, steps: float | None
+) -> NotedJob:
+    done = row.steps if steps is None else steps
     ended_s = row.ended_s if completed_s is None else completed_s
     left_s = None if row.deadline_s is None else row.deadline_s - (ended_s or now_s)
     state = row.state if completed_s is None else "completed"
@@ -114,7 +129,7 @@ def _noted(row: JobRow, reason: str, now_s: float, completed_s: float | None) ->
         user=row.user,
         state=state,
         reason=reason if completed_s is None else "",
-        steps=row.steps if completed_s is None else row.total_steps,
+        steps=done if completed_s is None else row.total_steps,
         total_steps=row.total_steps,
         starts=row.starts,
         failures=row.failures,

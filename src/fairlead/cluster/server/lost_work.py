@@ -10,19 +10,37 @@ from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.storage_waits import is_clusters
 from fairlead.cluster.store.failures import storage_error
+from fairlead.cluster.store.rows import JobRow
 from fairlead.model.duration_text import duration
 
 RECENT_S = 600.0  # for which a save that failed says something of the storage of others
 
 
 def lost_work(
-    state: ClusterState, attempts: Iterable[Attempt], waits: Mapping[str, str]
+    state: ClusterState,
+    attempts: Iterable[Attempt],
+    waits: Mapping[str, str],
+    *,
+    parks: bool = False,
 ) -> list[str]:
     """A sentence without a full stop for each of these attempts that would lose work if it were stopped now,
-    in order of jobs. waits: directory -> why jobs wait for its storage."""
+    in order of jobs. waits: directory -> why jobs wait for its storage. parks: whether programs that can be
+    parked are."""
     troubles = shared_troubles(state.registry, waits, state.now_s())
-    found = {one.row.id: _lost_by(state, one, troubles) for one in attempts}
+    found = {one.row.id: _lost_by(state, one, troubles, parks=parks) for one in attempts}
     return [f"job {job}: {text}" for job, text in sorted(found.items()) if text]
+
+
+def lost_by_pause(state: ClusterState, row: JobRow, waits: Mapping[str, str]) -> list[str]:
+    """Like ``lost_work``, for a job that is to be paused. A program that is parked is ended by that, and what
+    it has done is in its memory alone."""
+    if live := state.registry.live.get(row.id):
+        return lost_work(state, live, waits)
+    parked = any((row.id, row.saved_by) in state.fleet.parked(name) for name in state.fleet.nodes)
+    steps = round(row.steps)
+    if not row.spec.is_suspended or not row.starts_over or not parked or steps < 1:
+        return []
+    return [f"job {row.id}: its {_counted(steps)} are lost: its program was parked, and is ended"]
 
 
 def why_not_saved(attempt: Attempt) -> str:
@@ -63,7 +81,9 @@ def shared_troubles(
     return found
 
 
-def _lost_by(state: ClusterState, attempt: Attempt, troubles: Mapping[str, str]) -> str:
+def _lost_by(
+    state: ClusterState, attempt: Attempt, troubles: Mapping[str, str], *, parks: bool
+) -> str:
     fleet = state.fleet
     status = latest_status(fleet, attempt)
     last = last_save_failed(attempt.row, state.now_s())
@@ -76,7 +96,13 @@ def _lost_by(state: ClusterState, attempt: Attempt, troubles: Mapping[str, str])
     steps = round(steps_by_now(fleet, attempt) - kept)
     if steps < 1:
         return ""
-    lost = f"{steps:,} step{'s' * (steps != 1)}"
+    lost = _counted(steps)
+    if attempt.row.spec.is_suspended and parks:
+        return f"its {lost} are lost unless it is parked, and goes on on the same devices: {why}"
     if attempt.row.starts_over:
         return f"its {lost} are lost: {why}"
     return f"its last {lost}, since step {kept:,.0f}, are lost unless it can save now: {why}"
+
+
+def _counted(steps: int) -> str:
+    return f"{steps:,} step{'s' * (steps != 1)}"

@@ -6,7 +6,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_service import NodeService
-from fairlead.cluster.server.parked import unpark_useless
+from fairlead.cluster.server.parked import ParkedPrograms, unpark_useless
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.silence import rank_lifetime_s
 from fairlead.cluster.server.standbys import Standbys
@@ -26,6 +26,7 @@ class NodeWatch:
         intake: ReportIntake,
         ends: AttemptEnds,
         standbys: Standbys,
+        programs: ParkedPrograms,
     ) -> None:
         self._state = state
         self._service = service
@@ -33,6 +34,7 @@ class NodeWatch:
         self._intake = intake
         self._ends = ends
         self._standbys = standbys
+        self._programs = programs
         self._looked = 0.0  # monotonic
 
     def poll(self) -> None:
@@ -55,6 +57,7 @@ class NodeWatch:
             self._service.settle(node)
         self._pinning.update()
         unpark_useless(state)
+        self._programs.poll()
         self._standbys.poll()
 
     def close(self) -> None:

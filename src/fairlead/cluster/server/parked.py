@@ -6,6 +6,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.step_accounting import StepAccounting
 
 
 def resumable(fleet: Fleet, attempt: Attempt) -> int:
@@ -46,6 +47,40 @@ def unpark_useless(state: ClusterState) -> None:
     for name in list(state.fleet.nodes):
         useless = {key for key in state.fleet.parked(name) if not _is_wanted(state.registry, key)}
         state.fleet.unpark(name, useless)
+
+
+class ParkedPrograms:
+    """Programs without the iterator that are parked as they are: what they have done is in their memory
+    alone. On the driver's thread."""
+
+    def __init__(self, state: ClusterState, steps: StepAccounting) -> None:
+        self._state = state
+        self._steps = steps
+        self._parked: dict[
+            str, set[AttemptKey]
+        ] = {}  # node -> of such jobs, when it was looked last
+
+    def poll(self) -> None:
+        """Note which are gone that nothing goes on with: their jobs start from zero."""
+        for name in list(self._state.fleet.nodes):
+            found = set(filter(self._is_program, self._state.fleet.parked(name)))
+            for job, number in self._parked.get(name, set()) - found:
+                self._gone(job, number)
+            self._parked[name] = found
+
+    def _is_program(self, key: AttemptKey) -> bool:
+        row = self._state.registry.jobs.get(key[0])
+        return row is not None and row.spec.is_suspended
+
+    def _gone(self, job: int, number: int) -> None:
+        row = self._state.registry.jobs.get(job)
+        if row is None or not row.open or row.saved_by != number or row.tells_saved:
+            return
+        if self._state.registry.live.get(job):
+            return  # it goes on, or its next attempt says what it begins with
+        row.reached_step = max(row.reached_step, row.steps)  # the next attempt counts them as lost
+        row.origin = ""
+        self._steps.correct(row, 0.0)
 
 
 def _is_wanted(registry: JobRegistry, key: AttemptKey) -> bool:

@@ -143,7 +143,7 @@ class ReportIntake:
         if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
             if attempt.row.spec.unmanaged and node == attempt.first_node:
-                self._begin_unmanaged(attempt)
+                self.begin_unmanaged(attempt)
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)
@@ -260,7 +260,7 @@ class ReportIntake:
         if row.state in ON_DEVICES and not attempt.stopping:
             row.state = state_on_devices(row, [attempt])
 
-    def _begin_unmanaged(self, attempt: Attempt) -> None:
+    def begin_unmanaged(self, attempt: Attempt) -> None:
         """Rank 0 of an unmanaged job runs: nothing that kept the job from it holds any more. Where its owner
         has accepted the loss of what it kept, and it reports no steps, it has begun anew."""
         row, who = attempt.row, attempt.record.loss_accepted
@@ -274,9 +274,9 @@ class ReportIntake:
             self._steps.count_lost_steps(attempt, max(row.reached_step, attempt.from_step))
             attempt.from_step = attempt.record.from_step = row.reached_step = 0.0
             self._steps.correct(row, 0.0)
-        elif row.starts_over and attempt.from_step > 0 and not resumed:
+        elif row.starts_over and max(attempt.from_step, row.reached_step) > 0 and not resumed:
             if not row.tells_steps:  # else its first word tells
-                self._steps.count_lost_steps(attempt, attempt.from_step)
+                self._steps.count_lost_steps(attempt, max(attempt.from_step, row.reached_step))
                 row.reached_step = 0.0
             attempt.from_step = attempt.record.from_step = 0.0
             self._steps.correct(row, 0.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fairlead.cluster.forecasting.forecast import UNBOUNDED_COST_S
+from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
@@ -36,23 +37,35 @@ class MeasuredStarts:
         self.seconds: deque[float] = deque(maxlen=1000)
         self._late_s: dict[int, deque[float]] = {}  # job -> of its last attempts that were resumed
         self._resume_s: dict[int, float] = {}  # their median
-        # jobs whose programs could not be parked as they were, when they were preempted last
-        self.not_suspended: set[int] = set()
+        # job whose program could not be parked as it was, when it was preempted last -> what was parked then
+        # on its nodes
+        self._without_room: dict[int, frozenset[tuple[str, AttemptKey]]] = {}
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: take note of what its start cost."""
         del failure
         record = attempt.record
         if attempt.row.spec.is_suspended and attempt.is_preempted:
-            self.not_suspended &= self._state.registry.jobs.keys()
-            failed = set() if attempt.is_suspended else {attempt.row.id}
-            self.not_suspended = (self.not_suspended - {attempt.row.id}) | failed
+            self._without_room.pop(attempt.row.id, None)
+            if not attempt.is_suspended:
+                self._without_room[attempt.row.id] = self._parked_beside(attempt)
         if attempt.resumes:
             self.note_resumed(record)
         elif (
             record.trained_s is not None
         ):  # its wait for the devices is the end of the job before it
             self.seconds.append(record.trained_s - record.began_s)
+
+    def can_suspend(self, attempt: Attempt) -> bool:
+        """Return whether the program of an attempt is parked as it is if it is preempted: it was the last
+        time, or something is gone that was parked then where it runs."""
+        then = self._without_room.get(attempt.row.id)
+        return then is None or not then <= self._parked_beside(attempt)
+
+    def _parked_beside(self, attempt: Attempt) -> frozenset[tuple[str, AttemptKey]]:
+        fleet = self._state.fleet
+        nodes = [name for name in attempt.nodes if name in fleet.nodes]
+        return frozenset((name, key) for name in nodes for key in fleet.parked(name))
 
     def recover(self) -> None:
         """After a restart of the server: what was measured of jobs that take turns is known again."""
@@ -80,6 +93,7 @@ class MeasuredStarts:
     def forget_closed(self) -> None:
         """Let go of jobs that have ended. It looks at each that was ever resumed: call it once a round."""
         known = self._state.registry.jobs
+        self._without_room = {job: s for job, s in self._without_room.items() if job in known}
         self._late_s = {job: s for job, s in self._late_s.items() if job in known}
         self._resume_s = {job: s for job, s in self._resume_s.items() if job in known}
 
@@ -188,7 +202,7 @@ class RestartCostsOfJobs:
         unkept_s = 0.0
         row = attempt.row
         # A program that is stopped as it is keeps all.
-        keeps = row.spec.is_suspended and row.id not in self._starts.not_suspended
+        keeps = row.spec.is_suspended and self._starts.can_suspend(attempt)
         loses = not keeps and (row.spec.unmanaged or why_lost(attempt, troubles))
         if attempt.leader is not None and loses:
             unkept_s = _unkept_s(attempt)

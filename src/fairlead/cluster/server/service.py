@@ -40,7 +40,7 @@ from fairlead.cluster.server.array_tasks import count_tasks
 from fairlead.cluster.server.durable_answers import DurableAnswers
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.held_jobs import is_held_at_first
-from fairlead.cluster.server.lost_work import lost_work
+from fairlead.cluster.server.lost_work import lost_by_pause, lost_work
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.retention import Retention
@@ -259,7 +259,7 @@ class Service:
             return []
         engine = self.engine
         waits = engine.parts.jobs.retries.storage.reasons()
-        lost = lost_work(engine.state, engine.state.registry.live.get(row.id, ()), waits)
+        lost = lost_by_pause(engine.state, row, waits)
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.forecasting.forecaster.track_record.interrupted(row.id)
@@ -399,7 +399,8 @@ class Service:
         def run() -> list[str]:
             state = self.engine.state
             waits = self.engine.parts.jobs.retries.storage.reasons()
-            lost = lost_work(state, state.registry.on_node.get(node, {}).values(), waits)
+            there = state.registry.on_node.get(node, {}).values()
+            lost = lost_work(state, there, waits, parks=True)
             self.engine.parts.nodes.service.drain(node, True)
             return lost
 
