@@ -353,7 +353,8 @@ class Fuzzer:
             reader, writer = await asyncio.open_connection(host or "127.0.0.1", port)
             writer.write(begun + self.random.randbytes(self.random.randrange(3000)))
             with contextlib.suppress(TimeoutError, OSError):
-                await asyncio.wait_for(reader.read(1 << 16), 0.2)
+                async with asyncio.timeout(0.2):
+                    await reader.read(1 << 16)
             writer.close()
         self.found.note("raw bytes", "sent")
 

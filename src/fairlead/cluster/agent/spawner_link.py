@@ -45,7 +45,7 @@ class Replacement:
     ended: frozenset[int] = frozenset()
 
 
-class _Pings:
+class Pings:
     """Signs of life that a spawner is asked for. Their answers come after all that it has said before."""
 
     def __init__(self) -> None:
@@ -70,9 +70,11 @@ class _Pings:
         self._unanswered = 0
         self._caught_up.set()
 
-    async def all_answered(self) -> None:
-        """Wait until none is unanswered."""
-        await self._caught_up.wait()
+    async def all_answered(self, timeout_s: float) -> None:
+        """Wait until none is unanswered, at most for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._caught_up.wait()
 
 
 class SpawnerLink:
@@ -91,7 +93,7 @@ class SpawnerLink:
         self._frames = SpawnerFrames()
         self._adopts = False  # does this process adopt what a spawner leaves behind?
         self._ready = False  # before it is, it may have to wait for others
-        self._pings = _Pings()
+        self._pings = Pings()
         self.silent_s = 0.0  # that it has not answered for
         self._reaped: dict[int, int] = {}  # pid -> exit code, of adopted processes
         self.replacement: Replacement | None = None  # None = this agent has not killed it
@@ -149,8 +151,7 @@ class SpawnerLink:
     async def catch_up(self, timeout_s: float) -> None:
         """Wait until what it has said so far is passed on, at most for so long: it may stand still too."""
         if self._ready and self._ask():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pings.all_answered(), timeout_s)
+            await self._pings.all_answered(timeout_s)
 
     def _ask(self) -> bool:
         """Ask for a sign of life, which comes after all that was said before. Returns whether it can come."""

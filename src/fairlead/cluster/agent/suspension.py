@@ -178,7 +178,8 @@ async def toggle(pid: int) -> str:
     except OSError as problem:
         return problem.strerror or str(problem)
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), LIMIT_S)
+        async with asyncio.timeout(LIMIT_S):
+            output, _ = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -369,7 +369,8 @@ class Front:
         contested = self._table.begin_contest(message)
         number, future = self._calls.begin(REGISTER, message, token)
         try:
-            welcome: Welcome = await asyncio.wait_for(asyncio.wrap_future(future), REGISTER_S)
+            async with asyncio.timeout(REGISTER_S):
+                welcome: Welcome = await asyncio.wrap_future(future)
             return self._as_it_is(welcome)
         finally:
             self._calls.forget(number)
