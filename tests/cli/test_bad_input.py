@@ -302,6 +302,14 @@ def test_an_overloaded_run_says_so_and_of_what_its_averages_are(
     [
         ("submit --env A=1 --env A=2 -- true", "--env: A is given twice"),
         ("submit --rate v100=1 --rate v100=2 -- true", "--rate: v100 is given twice"),
+        (
+            "submit --no-park --park-stopped --unmanaged --steps 9 -- true",
+            "--no-park and --park-stopped exclude each other",
+        ),
+        (
+            "submit --park-stopped --steps 9 -- true",
+            "--park-stopped: 'stop' is for jobs with unmanaged = true",
+        ),
         ("serve --state {} --round 0", "--round: must be from 0.5 to 86400"),
         ("up --demo --devices v100=2", "--devices: the demo has devices and jobs of its own"),
         ("up --demo --prefork numpy", "--prefork: the demo has devices and jobs of its own"),

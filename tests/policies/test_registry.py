@@ -60,6 +60,7 @@ def test_every_policy_keeps_the_contract_and_has_a_program() -> None:
         ("las:3", "las takes nothing after a colon"),
         ("recorded", "recorded needs recorded:LOG"),
         ("recorded:", "recorded needs recorded:LOG"),
+        ("gandiva:", "there is nothing after the colon"),
         ("recorded:nowhere", "nowhere: cannot be read"),
     ],
 )

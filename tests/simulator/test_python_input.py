@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "unknown job": (costs(by_job={99: 5.0}), "restart cost: there is no job 99 in arrivals"),
     "assumed": (
         lambda: run(JOBS, assumed_costs=RestartCosts(by_family={"x": 1.0})),
-        "restart cost: 'x' is not in the throughput table",
+        "assumed cost: 'x' is not in the throughput table",
     ),
     "negative cost": (lambda: RestartCosts(-1), "restart cost must be from 0 to 1e.10 s, got -1"),
     "no name": (lambda: SlotType(""), "accelerator: must not be empty"),

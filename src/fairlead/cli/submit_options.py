@@ -236,6 +236,8 @@ def given_fields(
     fields["rates"] = _values("--rate", work.rates, float, "v100=10") or None
     fields["prefork"] = "auto" if fields.pop("auto_prefork") else start.prefork
     fields["park"] = "stop" if fields.pop("park_stopped") else start.park
+    if start.park_stopped and start.park is False:
+        raise ConfigError("--no-park and --park-stopped exclude each other")
     # Paths are those of the nodes: nothing here is touched, for it may hang, or be something else.
     for name, path in (("cwd", start.cwd), ("checkpoint_dir", start.checkpoint_dir)):
         fields[name] = None if path is None else os.path.abspath(path)
@@ -300,6 +302,8 @@ def by_option(problem: str, given: Collection[str]) -> str:
     """Return the problem of a field with the option in its place; "" where no option gave the field.
     problem: begins with the field; given: fields that options gave."""
     names = {field: name for field, name in option_names().items() if field in given}
+    if problem.startswith("park: 'stop'") and "park" in names:
+        names["park"] = "--park-stopped"
     if pair := _PAIR.match(problem):
         if not any(field in names for field in pair.groups()):
             return ""

@@ -161,7 +161,8 @@ def text_table(columns: str, rows: Sequence[Sequence[str]], width: int | None = 
 def _lost(job: JobView) -> str:
     """A remark on a job that has been started again without its progress; "" = none."""
     again = job.starts_over and job.starts > 1 and job.ended_s is None
-    return "starts over whenever it is stopped" if again else ""
+    unless = ", unless it is parked" if job.is_suspended else ""
+    return f"starts over whenever it is stopped{unless}" if again else ""
 
 
 def node_table(nodes: Iterable[NodeView]) -> Table:

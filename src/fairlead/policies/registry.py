@@ -334,6 +334,8 @@ def describe() -> list[PolicyDescription]:
 def _check_argument(spec: str, entry: Entry, request: PolicyRequest) -> None:
     if entry.argument and not request.argument and not entry.argument.startswith("["):
         raise ConfigError(f"policy {spec!r}: {entry.name} needs {entry.name}:{entry.argument}")
+    if entry.argument and request.argument == "":
+        raise ConfigError(f"policy {spec!r}: there is nothing after the colon")
     if not entry.argument and request.argument is not None:
         raise ConfigError(f"policy {spec!r}: {entry.name} takes nothing after a colon")
 

@@ -102,12 +102,12 @@ class _Tables(NamedTuple):
                 table.write_parquet(path, compression="lz4", statistics=False)
 
 
-def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) -> None:
+def _check_costs(what: str, costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) -> None:
     """ConfigError names a family or a job that there is not. Of a stream nobody knows the jobs."""
     for family in costs.by_family:
         if family not in rates.families:
             raise ConfigError(
-                f"restart cost: {family!r} is not in the throughput table"
+                f"{what}: {family!r} is not in the throughput table"
                 f"{did_you_mean(family, rates.families)}"
             )
     if not costs.by_job or jobs.n is None:
@@ -115,7 +115,7 @@ def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) 
     known = {arrival.job.id for arrival in jobs.arrivals} | {row.job for row in jobs.skipped}
     for job in costs.by_job:
         if job not in known:
-            raise ConfigError(f"restart cost: there is no job {job} in {jobs.name}")
+            raise ConfigError(f"{what}: there is no job {job} in {jobs.name}")
 
 
 def _automatic_round_s(truth: GroundTruth, jobs: SimulationJobs) -> float:
@@ -160,8 +160,9 @@ class SimulationRun:
         if isinstance(trace, EndlessArrivals) and not ends:
             raise ConfigError("an endless stream of jobs needs measured_jobs, stop_at_s or jobs=N")
         truth = options.ground_truth or GroundTruth()
-        for costs in (truth.restart_costs, truth.resume_costs, options.assumed_costs):
-            _check_costs(costs or RestartCosts(), rates, jobs)
+        _check_costs("restart cost", truth.restart_costs, rates, jobs)
+        _check_costs("resume cost", truth.resume_costs or RestartCosts(), rates, jobs)
+        _check_costs("assumed cost", options.assumed_costs or RestartCosts(), rates, jobs)
         if options.round_s == AUTO:
             options = replace(options, round_s=_automatic_round_s(truth, jobs))
         profile = settings_of(options)

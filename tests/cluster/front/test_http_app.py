@@ -217,6 +217,7 @@ def test_bad_parameters_are_named_with_their_value(front: Served, path: str) -> 
     found = ask(front, "GET", path)
     assert found.status_code == 400
     assert ", got '" in found.json()["error"]
+    assert found.json()["error"].partition(":")[0] in path
 
 
 def test_parameters_that_nobody_knows_are_refused(front: Served) -> None:

@@ -113,6 +113,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     )
     user_estimates: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
     starts_over: bool = False  # without its progress, whenever it is stopped: it keeps none
+    is_suspended: bool = False  # when it is preempted, its program may be parked as it is
     measured_on: str = ""  # accelerator type of the measured rate, "" = beside another job, or none
     failure: FailureView | None = None  # the last one
     retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds

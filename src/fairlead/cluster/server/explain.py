@@ -100,7 +100,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         yield from waiting(reader, job)
     yield share_sentence(source, job)
     yield pair_sentence(reader, job)
-    yield starts_over(source, job)
+    yield starts_over(job)
     yield stated(job)
     yield last_failure(job, attempts, source.state.now_s())
 
@@ -118,10 +118,9 @@ def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
         yield f"Its attempt {number} runs on {place(found)} until it is told to stop."
 
 
-def starts_over(source: ExplanationSource, job: JobView) -> str:
+def starts_over(job: JobView) -> str:
     """A sentence on a job whose progress is not kept; "" for others."""
-    row = source.state.registry.jobs.get(job.id)
-    unless = ", unless it is parked" if row is not None and row.spec.is_suspended else ""
+    unless = ", unless it is parked" if job.is_suspended else ""
     return f"It starts again from zero when it is stopped{unless}." if job.starts_over else ""
 
 

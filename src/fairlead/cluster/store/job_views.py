@@ -78,6 +78,7 @@ def job_view(
         rho=row.rho,
         user_estimates=row.spec.rates,
         starts_over=row.starts_over,
+        is_suspended=row.spec.is_suspended,
         measured_on=measured_on,
         failure=_failure(row.failure),
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),

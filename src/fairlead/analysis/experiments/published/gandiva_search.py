@@ -95,6 +95,7 @@ def ordered(curves: RecordedCurves, place: int, seed: int, count: int = CONFIGUR
 def gandiva_search(context: ExperimentContext) -> Findings:
     """Time until the first configuration reaches the target, by its place among all."""
     curves, seeds = read_curves(), SEEDS[context.scale]
+    orders = f"{len(seeds)} order{'s' * (len(seeds) != 1)}"
     tables, series = [], []
     for devices in DEVICES:
         gains, rows = [], []
@@ -104,7 +105,7 @@ def gandiva_search(context: ExperimentContext) -> Findings:
             ]
             gains.append(float(np.mean([base / ours for base, ours, _ in times])))
             second = sum(again for _, _, again in times)
-            remark = f"by a second chance in {second} of {len(seeds)} orders" if second else ""
+            remark = f"by a second chance in {second} of {orders}" if second else ""
             what = f"the first good one at place {place}"
             rows.append(FindingRow(what, gains[-1], paper, "x", remark))
         tables.append(FindingTable(f"Gain in time to the target, {devices} devices", tuple(rows)))
@@ -118,7 +119,7 @@ def gandiva_search(context: ExperimentContext) -> Findings:
         (
             f"{CONFIGURATIONS} configurations of {len(curves)} that were recorded on the digits of "
             f"scikit-learn, of which {reaching} reach an accuracy of {TARGET:.0%}, in random order "
-            f"but for the place of the first good one; means of {len(seeds)} orders. A trial takes "
+            f"but for the place of the first good one; means of {orders}. A trial takes "
             f"{TRIAL_S / 60:.0f} minutes, and reports after every 3 %.",
             "The baseline runs as many trials as there are devices, in order, to their ends. Gandiva runs "
             "twice as many: the best, half as many as devices, go first; the others take turns; a trial is "

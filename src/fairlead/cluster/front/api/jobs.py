@@ -55,7 +55,7 @@ Array = Annotated[
 Limit = Annotated[int, Query(ge=1, le=MAX_JOBS, description="At most so many jobs.")]
 After = Annotated[int, Query(ge=-1, le=LARGEST_ID, description="Only jobs with larger ids.")]
 State = Annotated[
-    Literal["", "open"] | JobState,
+    Literal["", "open", JobState],
     Query(description="Only jobs in this state. open: not ended; empty: all."),
 ]
 Words = Annotated[str, Query(max_length=MAX_SEARCH, description="Words that all occur.")]

@@ -92,9 +92,7 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ("Left if it keeps its devices", duration(tables.left_s(job))),
         (
             "Steps in its newest checkpoint",
-            "none" + ": it starts again from zero when it is stopped" * (job.ended_s is None)
-            if job.starts_over
-            else count(job.saved_step),
+            "none" + _starts_over(job) if job.starts_over else count(job.saved_step),
         ),
         ("In the system for", duration(ended - job.submitted_s)),
         ("First step", started),
@@ -112,6 +110,11 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ("After", ", ".join(job.after) or DASH),
         ("Search", _trial(job)),
     ]
+
+
+def _starts_over(job: JobView) -> str:
+    unless = ", unless it is parked" if job.is_suspended else ""
+    return f": it starts again from zero when it is stopped{unless}" if job.ended_s is None else ""
 
 
 def _array(job: JobView) -> object:
