@@ -29,6 +29,7 @@ COMMANDS = (
         "solve_horizon:solve_window",
         "Solve Shockwave's window problems from a file.",
     ),
+    LazyCommand("play", "play:play", "Play a trace on a live cluster."),
     LazyCommand("replay", "replay:replay", "Check a run's journal against a fresh scheduler."),
     LazyCommand(
         "up", "up:up", "Start a server and an agent for this machine, and run them until Ctrl-C."

@@ -20,6 +20,7 @@ from fairlead.errors import ConfigError, FairleadError
 from fairlead.simulator.simulation_input import SimulationInput
 
 if TYPE_CHECKING:
+    from fairlead.analysis.report.job_differences import JobDifferences
     from fairlead.analysis.report.run_charts import PlottedRun
     from fairlead.simulator.simulation_run import SimulationRun
 
@@ -222,7 +223,19 @@ def _show(
     tables.show(tables.comparison_table(shown, tables.terminal_width()))
     if reference is not None:
         tables.show(tables.ratio_table(shown, reference))
+    if (differences := _differences(named)) is not None:
+        print(differences.sentence)
     print(f"Report: {folder / 'report.html'}")
+
+
+def _differences(named: Sequence["PlottedRun"]) -> "JobDifferences | None":
+    """The differences per job of two runs of the same jobs; None for others."""
+    from fairlead.analysis.report.job_differences import job_differences
+
+    if len(named) != 2:
+        return None
+    first, second = named
+    return job_differences((first.label, second.label), first.jobs, second.jobs)
 
 
 def _write_page(named: list["PlottedRun"], reference: int | None, folder: Path) -> None:
@@ -266,11 +279,13 @@ def _json_content(named: list["PlottedRun"], reference: int | None) -> dict[str,
     runs = {
         run.label: {"config": run.config, **metrics_for_json(dict(run.metrics))} for run in named
     }
+    differences = _differences(named)
+    found = {"runs": runs} | ({} if differences is None else {"differences": differences.as_json()})
     if reference is None:
-        return {"runs": runs}
+        return found
     rows = relative_metrics([run.metrics for run in named], reference)
     ratios = {
         run.label: {"_".join(map(str, row.metric.path)): row.ratios[i] for row in rows}
         for i, run in enumerate(named)
     }
-    return {"runs": runs, "relative_to": named[reference].label, "ratios": ratios}
+    return {**found, "relative_to": named[reference].label, "ratios": ratios}

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -41,6 +41,7 @@ from fairlead.simulator.recording.expected_rounds import ExpectRounds
 from fairlead.simulator.recording.fluid_recorder import FluidRecorder
 from fairlead.simulator.recording.metrics import Result, measure, unfinished_note
 from fairlead.simulator.recording.recorder import Recorder
+from fairlead.simulator.recording.run_tables import RunTables
 from fairlead.simulator.recording.running_groups import ChargingRules
 from fairlead.simulator.run_log import RunLog
 from fairlead.simulator.shockwave_reference.profiles import released_job_exclusive_s
@@ -48,7 +49,6 @@ from fairlead.simulator.shockwave_reference.round_rules import LOSS, ReleasedRul
 from fairlead.simulator.simulation_jobs import SimulationJobs, as_released, read_jobs
 from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.timed_solver import TimedSolver
-from fairlead.simulator.traces.atomic_write import write_atomically
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 from fairlead.simulator.traces.trace import Trace, summarise
@@ -81,25 +81,6 @@ class AgentPolicy:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Never called: the environment's actions are the answers."""
         raise NotImplementedError(f"{self.name}: actions decide (at {snapshot.now_s} s)")
-
-
-class _Tables(NamedTuple):
-    """The tables of a run."""
-
-    jobs: pl.DataFrame
-    rounds: pl.DataFrame
-    placement_intervals: pl.DataFrame
-
-    @staticmethod
-    def of(recorder: Recorder) -> "_Tables":
-        """Return the recorded tables."""
-        return _Tables(recorder.job_table(), recorder.round_table(), recorder.interval_table())
-
-    def write(self, out: Path) -> None:
-        """One file for each, named after it."""
-        for name, table in self._asdict().items():
-            with write_atomically(out / f"{name}.parquet") as path:
-                table.write_parquet(path, compression="lz4", statistics=False)
 
 
 def _check_costs(what: str, costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) -> None:
@@ -244,7 +225,7 @@ class SimulationRun:
         recorder.finish()
         if expect is not None and complete:
             expect.finish()
-        tables = _Tables.of(recorder)
+        tables = RunTables.of(recorder)
         metrics = measure(
             recorder, tables.jobs, self.options.measured_jobs, self.profile.gavel.charge_idle_gaps
         )

@@ -20,6 +20,7 @@ from fairlead.analysis.report.downloads import (
     metric_table,
 )
 from fairlead.analysis.report.fairness import LIMITS
+from fairlead.analysis.report.job_differences import difference_section, job_differences
 from fairlead.analysis.report.markup import Html, join, table, tag
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
@@ -91,6 +92,7 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html
                 "At a glance", join(_overview(labels, metrics), _comparison_bars(labels, metrics))
             ),
             section("Job completion time", _comparison_cdf(runs)),
+            _differences(runs),
             _fairness(runs),
             charts.chart_section("The cluster over time", drawn, _OVER_TIME),
             charts.chart_section("Shares, received and promised", drawn, SHARES),
@@ -102,6 +104,14 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html
             section("Configuration", configurations(labels, configs)),
         ],
     )
+
+
+def _differences(runs: Sequence[Run]) -> Html:
+    """Return the differences per job of two runs of the same jobs."""
+    if len(runs) != 2:
+        return Html("")
+    found = job_differences((runs[0][0], runs[1][0]), runs[0][3], runs[1][3])
+    return Html("") if found is None else difference_section(found)
 
 
 def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:

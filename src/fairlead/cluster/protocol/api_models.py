@@ -167,6 +167,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     end: AttemptEnd | None = None  # how it ended, None = it has not
     lost_own: bool = False  # its lost steps are its own, which the next one does again
     origin: str = ""  # what it began from, where that is not what its job had kept
+    nodes: tuple[str, ...] = ()  # one for each of the devices
 
     @property
     def overhead_parts_s(self) -> tuple[float, ...]:
@@ -272,6 +273,9 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     cannot_save_s: float | None = None  # for so long that is so of one of them
     n_past_deadline: int = 0  # jobs that have not ended and are past their deadlines
     runs_as: dict[str, int] = {}  # ``NodeView.runs_as`` -> how many nodes
+    restart_s: float | None = (
+        None  # that a start is believed to cost, of jobs of which nothing is measured
+    )
 
 
 # How ``runs_as`` begins where jobs run as the agent's own user: the user's name follows.

@@ -314,6 +314,7 @@ class ViewBuilder:
             cannot_save_s=tally.unsaved_s(now),
             n_past_deadline=tally.past_deadline(now),
             runs_as=dict(Counter(n.runs_as for n in state.fleet.nodes.values() if n.runs_as)),
+            restart_s=None if state.setup is None else state.setup.restart_costs.default_s,
         )
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:

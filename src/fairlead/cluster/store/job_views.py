@@ -221,6 +221,7 @@ def attempt_view(row: AttemptRow) -> AttemptView:
         reached_step=row.reached_step,
         lost_own=row.lost_own,
         origin=row.origin,
+        nodes=row.nodes,
     )
 
 

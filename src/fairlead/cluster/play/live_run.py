@@ -1,0 +1,316 @@
+"""What jobs have done on a live cluster, recorded as a simulation records it: the same tables and metrics.
+
+The recorder of simulations is told of the rounds that the cluster had (its samples), of the jobs that ran in
+them (their attempts), and of their ends. A round of the cluster is a round of the tables; an attempt belongs
+to those between the round that began it and the one that ended it, and what it needed until it trained counts
+as lost.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.cluster.play.planned_jobs import PlayPlan
+from fairlead.cluster.play.player import PlayedJobs
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.cluster.protocol.attempt_end import PREEMPTIONS, AttemptEnd
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import EndJobs, JobEnd, StartRound
+from fairlead.model.events import JobsSubmitted, RoundEnded, RoundOutcome
+from fairlead.model.job import Arrival
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.recording.recorder import Recorder
+from fairlead.simulator.recording.running_groups import ChargingRules
+
+_ENDS = {
+    "completed": JobEnd.COMPLETED,
+    "dropped": JobEnd.DROPPED,
+    "killed": JobEnd.KILLED,
+    "cancelled": JobEnd.CANCELLED,
+}
+_AS_ONE = 0.1  # of a round: two beginnings that are closer are of one round
+_NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class _Stay:
+    """A time of a job on devices: an attempt. Times are seconds after the first submission."""
+
+    job: int  # of the trace
+    devices: tuple[int, ...]  # of the cluster
+    began_s: float
+    trained_s: float
+    ended_s: float
+    end: AttemptEnd | None
+    steps: float
+    rounds: range = field(default_factory=lambda: range(0))  # in which it ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRun:
+    """Jobs that were played. plan: with the nodes that the cluster had last; round_s: the longest that a
+    round lasted."""
+
+    plan: PlayPlan
+    played: PlayedJobs
+    round_s: float
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return self.plan.cluster
+
+    @property
+    def rates(self) -> Throughputs:
+        """The rates of its accelerator types."""
+        return self.plan.rates
+
+    def arrivals(self) -> list[Arrival]:
+        """The jobs as they were submitted: at their true times, in their order."""
+        first_s = self._first_s()
+        found = [
+            Arrival(view.submitted_s - first_s, one.job)
+            for one in self.plan.jobs
+            if (view := self._view(int(one.job.id))) is not None
+        ]
+        return sorted(found, key=lambda one: one.time_s)
+
+    def record(self) -> Recorder:
+        """The recorder, told of everything."""
+        recorder = Recorder(self.cluster, self.rates, ChargingRules(), solves=False)
+        stays = self._stays()
+        starts = self._round_starts(stays)
+        _assign_rounds(stays, starts)
+        changes = _Changes(recorder, self.arrivals(), self._ends())
+        running: dict[int, list[_Stay]] = defaultdict(list)
+        for stay in stays:
+            for number in stay.rounds:
+                running[number].append(stay)
+        before: list[tuple[_Stay, ...]] = []
+        for number, start_s in enumerate(starts[:-1]):
+            changes.until(start_s)
+            groups = _groups(running[number])
+            recorder.command(self._start_round(number, start_s, groups, before, changes.active))
+            end_s = starts[number + 1]
+            changes.submit_until(end_s)
+            if groups:
+                recorder.event(_round_ended(number, start_s, end_s, groups))
+            before = groups
+        changes.until(_NEVER)
+        recorder.finish()
+        return recorder
+
+    def start_costs(self) -> tuple[float | None, float | None]:
+        """Mean seconds from the decision to run a job to its first step: of attempts that started, and of
+        those that went on where they were parked; None where there were none."""
+        found: dict[bool, list[float]] = {False: [], True: []}
+        for one in self.played.ids.values():
+            for attempt in self.played.attempts[one]:
+                if attempt.trained_s is not None:
+                    resumed = attempt.origin.startswith("resumed")
+                    found[resumed].append(max(attempt.trained_s - attempt.began_s, 0.0))
+        return _mean(found[False]), _mean(found[True])
+
+    def _first_s(self) -> float:
+        return min(view.submitted_s for view in self.played.jobs.values())
+
+    def _view(self, job: int) -> JobView | None:
+        given = self.played.ids.get(job)
+        return None if given is None else self.played.jobs[given]
+
+    def _stays(self) -> list[_Stay]:
+        """In order of their beginnings."""
+        first_s, devices = self._first_s(), _device_ids(self.cluster)
+        found = []
+        for job, given in self.played.ids.items():
+            view = self.played.jobs[given]
+            for attempt in self.played.attempts[given]:
+                places = list(zip(attempt.nodes, attempt.devices, strict=False))
+                if not places or any(place not in devices for place in places):
+                    continue  # of a node that is no longer there
+                found.append(_stay(job, view, attempt, [devices[p] for p in places], first_s))
+        return sorted(found, key=lambda stay: stay.began_s)
+
+    def _round_starts(self, stays: Iterable[_Stay]) -> list[float]:
+        """Beginnings of rounds, and the end of the last one."""
+        first_s = self._first_s()
+        known = [sample.time_s - first_s for sample in self.played.samples]
+        known += [stay.began_s for stay in stays]
+        ends = [view.ended_s - first_s for view in self.played.jobs.values() if view.ended_s]
+        ends += [stay.ended_s for stay in stays if stay.ended_s < _NEVER]
+        last_s = max([*ends, *known, 0.0])
+        starts: list[float] = []
+        for start_s in sorted(at for at in known if at < last_s):
+            if not starts or start_s - starts[-1] > _AS_ONE * self.round_s:
+                starts.append(start_s)
+        return [*starts, last_s]
+
+    def _ends(self) -> list[tuple[float, int, JobEnd]]:
+        """(seconds, job of the trace, how) of the jobs that have ended, in order of time."""
+        first_s, found = self._first_s(), []
+        for job, given in self.played.ids.items():
+            view = self.played.jobs[given]
+            if view.ended_s is not None and view.state in _ENDS:
+                found.append((view.ended_s - first_s, job, _ENDS[view.state]))
+        return sorted(found)
+
+    def _start_round(
+        self,
+        number: int,
+        start_s: float,
+        groups: Sequence[tuple[_Stay, ...]],
+        before: Sequence[tuple[_Stay, ...]],
+        active: int,
+    ) -> StartRound:
+        stayed = {tuple(map(id, group)) for group in before}
+        held = [group[0].devices for group in groups]
+        slot_of = {slot.accelerator: at for at, slot in enumerate(self.cluster.slots)}
+        types = [self.cluster.accelerators[self.cluster.device_type[one[0]]] for one in held]
+        return StartRound(
+            time_s=start_s,
+            round=number,
+            length_s=self.round_s,
+            job_groups=np.array(
+                [[group[0].job, group[-1].job if len(group) > 1 else -1] for group in groups],
+                np.int64,
+            ).reshape(-1, 2),
+            slot=np.array([slot_of[name] for name in types], np.int64),
+            devices=np.array([device for one in held for device in one], np.int64),
+            offsets=np.cumsum([0, *map(len, held)]),
+            kept=np.array([tuple(map(id, group)) in stayed for group in groups], np.bool_),
+            active=active,
+        )
+
+
+class _Changes:
+    """Tells a recorder of jobs that come and go."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        arrivals: Sequence[Arrival],
+        ends: Sequence[tuple[float, int, JobEnd]],
+    ) -> None:
+        self._recorder = recorder
+        self._arrivals, self._ends = list(arrivals), list(ends)
+        self.active = 0
+
+    def submit_until(self, time_s: float) -> None:
+        """Tell of jobs that come."""
+        while self._arrivals and self._arrivals[0].time_s <= time_s:
+            one = self._arrivals.pop(0)
+            self._recorder.event(JobsSubmitted(one.time_s, (one.job,)))
+            self.active += 1
+
+    def until(self, time_s: float) -> None:
+        """Tell of jobs that come, and of jobs that go."""
+        while self._ends and self._ends[0][0] <= time_s:
+            at_s, job, how = self._ends.pop(0)
+            self.submit_until(at_s)
+            self._recorder.command(
+                EndJobs(at_s, np.array([job]), np.array([int(how)]), np.array([at_s]))
+            )
+            self._recorder.now_s = max(self._recorder.now_s, at_s)
+            self.active -= 1
+        self.submit_until(time_s)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _device_ids(cluster: Cluster) -> dict[tuple[str, int], int]:
+    """(node, device of it) -> device of the cluster."""
+    found, first = {}, 0
+    for node in cluster.nodes:
+        found.update({(node.name, at): first + at for at in range(node.devices)})
+        first += node.devices
+    return found
+
+
+def _stay(
+    job: int, view: JobView, attempt: AttemptView, devices: Sequence[int], first_s: float
+) -> _Stay:
+    ended_s = _NEVER if attempt.ended_s is None else attempt.ended_s - first_s
+    done = view.steps if attempt.ended_s is None else attempt.to_step
+    began_s = attempt.began_s - first_s
+    trained_s = ended_s if attempt.trained_s is None else attempt.trained_s - first_s
+    return _Stay(
+        job=job,
+        devices=tuple(devices),
+        began_s=began_s,
+        trained_s=max(trained_s, began_s),
+        ended_s=ended_s,
+        end=attempt.end,
+        steps=max(done - attempt.from_step, 0.0),
+    )
+
+
+def _assign_rounds(stays: Sequence[_Stay], starts: Sequence[float]) -> None:
+    """Find out in which rounds each ran. starts: beginnings of rounds, and the end of the last one. What a
+    round's decision has ended stops a little later, in the next round: that one belongs to whoever came."""
+    last = len(starts) - 2
+    on_device: dict[int, _Stay] = {}
+    for stay in stays:
+        # A start is ordered a little after the decision
+        first = min(max(bisect_right(starts, stay.began_s) - 1, 0), last)
+        end = last if stay.ended_s == _NEVER else min(bisect_left(starts, stay.ended_s) - 1, last)
+        if stay.end in PREEMPTIONS:
+            end -= 1
+        stay.rounds = range(first, max(end, first) + 1)
+        for device in stay.devices:
+            earlier = on_device.get(device)
+            if earlier is not None and not _are_packed(earlier, stay):
+                stop = min(earlier.rounds.stop, max(first, earlier.rounds.start))
+                earlier.rounds = range(earlier.rounds.start, stop)
+            on_device[device] = stay
+
+
+def _are_packed(one: _Stay, other: _Stay) -> bool:
+    """Return whether two have trained beside each other, on the same devices."""
+    together_s = min(one.ended_s, other.ended_s) - max(one.trained_s, other.trained_s)
+    return one.devices == other.devices and one.job != other.job and together_s > 0
+
+
+def _groups(stays: Sequence[_Stay]) -> list[tuple[_Stay, ...]]:
+    """Those of a round, as job groups: pairs on the same devices are one."""
+    by_devices: dict[tuple[int, ...], list[_Stay]] = defaultdict(list)
+    for stay in stays:
+        by_devices[stay.devices].append(stay)
+    return [tuple(sorted(found, key=lambda one: one.job)[:2]) for found in by_devices.values()]
+
+
+def _round_ended(
+    number: int, start_s: float, end_s: float, groups: Sequence[tuple[_Stay, ...]]
+) -> RoundEnded:
+    n = len(groups)
+    steps = np.zeros((n, 2))
+    finish_s, restart_s = np.full(n, end_s), np.zeros(n)
+    for at, group in enumerate(groups):
+        stopped = [_stopped_s(one, number, end_s) for one in group]
+        finish_s[at] = max(*stopped, start_s)
+        lost = [min(max(one.trained_s - start_s, 0.0), end_s - start_s) for one in group]
+        restart_s[at] = min(*lost, finish_s[at] - start_s)
+        for member, one in enumerate(group):
+            last = number == one.rounds[-1]
+            done = 1.0 if last else _part_done(one, end_s)
+            steps[at, member] = one.steps * (done - _part_done(one, start_s))
+    # Steps of an attempt are those that count: of one that was lost, those that it had saved.
+    outcome = np.full((n, 2), RoundOutcome.RAN, np.int64)
+    return RoundEnded(end_s, number, steps, finish_s, outcome, restart_s)
+
+
+def _stopped_s(stay: _Stay, number: int, end_s: float) -> float:
+    """When it stopped in a round."""
+    return min(stay.ended_s, end_s) if number == stay.rounds[-1] else end_s
+
+
+def _part_done(stay: _Stay, time_s: float) -> float:
+    """Part of its training that was before this."""
+    whole_s = stay.ended_s - stay.trained_s
+    if not 0 < whole_s < _NEVER:
+        return 0.0
+    return min(max((time_s - stay.trained_s) / whole_s, 0.0), 1.0)

@@ -1,0 +1,144 @@
+"""What a live cluster did, as the tables of a simulation."""
+
+import polars as pl
+import pytest
+from tests.cluster.play.played import attempt_view, job_view, live_run
+
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.simulator.recording.metrics import measure
+from fairlead.simulator.recording.run_tables import RunTables
+
+A0, A1, B0, C0 = ("a", 0), ("a", 1), ("b", 0), ("c", 0)
+
+
+def _tables(jobs: list, attempts: list, rounds: list[float]) -> RunTables:  # type: ignore[type-arg]
+    return RunTables.of(live_run(jobs, attempts, rounds).record())
+
+
+def _row(table: pl.DataFrame, job: int) -> dict[str, object]:
+    return table.filter(pl.col("job") == job).row(0, named=True)
+
+
+def test_a_job_that_is_preempted_runs_until_the_round_that_ended_it() -> None:
+    """What it does while it stops is in the round of whoever came after it."""
+    tables = _tables(
+        [job_view(0, 0.0, 28.0), job_view(1, 1.0, 15.0)],
+        [
+            attempt_view(
+                0, 1, [A0], 0.0, 10.3, trained_s=1.0, to_step=40.0, end=AttemptEnd.PREEMPTED
+            ),
+            attempt_view(1, 1, [A0], 10.0, 15.0, trained_s=10.5, end=AttemptEnd.COMPLETED),
+            attempt_view(
+                0, 2, [A1], 20.01, 28.0, trained_s=21.0, from_step=40.0, end=AttemptEnd.COMPLETED
+            ),
+        ],
+        [0.0, 10.0, 20.0],
+    )
+    first = _row(tables.jobs, 0)
+    assert (first["jct_s"], first["run_s"], first["steps_done"]) == (28.0, 18.0, 100.0)
+    assert (first["start_s"], first["end"], first["restarts"]) == (0.0, "completed", 1)
+    assert first["restart_lost_s"] == pytest.approx(2.0)
+    second = _row(tables.jobs, 1)
+    assert (second["jct_s"], second["run_s"], second["start_s"]) == (14.0, 5.0, 10.0)
+    intervals = tables.placement_intervals.sort("start_s")
+    assert intervals["end_s"].to_list() == [10.0, 15.0, 28.0]
+    assert intervals["devices"].to_list() == [[2], [2], [3]], "k80 comes first"
+    assert tables.rounds["active"].to_list() == [1, 2, 1]
+    assert tables.rounds["busy_v100"].to_list() == [10.0, 5.0, 8.0]
+    assert tables.rounds["preempted"].sum() == 1
+
+
+def test_a_job_runs_on_over_many_rounds() -> None:
+    tables = _tables(
+        [job_view(0, 0.0, 37.0)],
+        [attempt_view(0, 1, [A0], 0.0, 37.0, end=AttemptEnd.COMPLETED)],
+        [0.0, 10.0, 20.0, 30.0],
+    )
+    assert _row(tables.jobs, 0)["run_s"] == 37.0
+    assert _row(tables.jobs, 0)["restarts"] == 0
+    assert len(tables.placement_intervals) == 1
+
+
+def test_rounds_that_nobody_kept_are_known_by_their_starts() -> None:
+    tables = _tables(
+        [job_view(0, 0.0, 12.0), job_view(1, 0.0, 24.0)],
+        [
+            attempt_view(0, 1, [A0], 0.0, 12.0, end=AttemptEnd.COMPLETED),
+            attempt_view(1, 1, [A0], 14.0, 24.0, end=AttemptEnd.COMPLETED),
+        ],
+        [0.0],
+    )
+    assert tables.rounds["time_s"].to_list() == [0.0, 14.0]
+    assert tables.rounds["busy_v100"].sum() == 22.0
+
+
+def test_a_gang_is_on_the_devices_of_all_its_nodes() -> None:
+    tables = _tables(
+        [job_view(0, 0.0, 9.0, scale_factor=2)],
+        [attempt_view(0, 1, [A1, C0], 0.0, 9.0, end=AttemptEnd.COMPLETED)],
+        [0.0],
+    )
+    assert tables.placement_intervals["devices"].to_list() == [[3, 4]]
+    assert tables.rounds["busy_v100"].to_list() == [18.0]
+
+
+def test_jobs_that_share_a_device_are_a_pair() -> None:
+    tables = _tables(
+        [job_view(0, 0.0, 9.0), job_view(1, 0.0, 8.0)],
+        [
+            attempt_view(0, 1, [A0], 0.0, 9.0, end=AttemptEnd.COMPLETED),
+            attempt_view(1, 1, [A0], 0.0, 8.0, end=AttemptEnd.COMPLETED),
+        ],
+        [0.0],
+    )
+    assert tables.placement_intervals["partner"].drop_nulls().len() > 0
+    assert tables.rounds["busy_v100"].to_list() == [9.0]
+
+
+@pytest.mark.parametrize("state", ["cancelled", "dropped", "killed"])
+def test_jobs_end_as_they_did(state: str) -> None:
+    """Also those that never ran, and steps that were lost do not count."""
+    run = live_run(
+        [
+            job_view(0, 0.0, 9.0, state=state, steps=30.0),
+            job_view(1, 2.0, 5.0, state=state, steps=0.0),
+        ],
+        [attempt_view(0, 1, [B0], 0.0, 9.0, to_step=30.0, end=AttemptEnd.FAILED)],
+        [0.0],
+    )
+    recorder = run.record()
+    tables = RunTables.of(recorder)
+    assert tables.jobs["end"].to_list() == [state, state]
+    assert tables.jobs["steps_done"].to_list() == [30.0, 0.0]
+    assert tables.jobs["start_s"].to_list() == [0.0, None]
+    metrics = measure(recorder, tables.jobs, None, False)
+    assert metrics[f"n_{state}"] == 2
+    assert metrics["avg_jct_s"] is None
+    assert metrics["makespan_s"] == 9.0
+
+
+def test_a_job_that_has_not_ended_has_run_until_now() -> None:
+    tables = _tables(
+        [job_view(0, 0.0, 20.0), job_view(1, 0.0, None, steps=50.0)],
+        [
+            attempt_view(0, 1, [A0], 0.0, 20.0, end=AttemptEnd.COMPLETED),
+            attempt_view(1, 1, [A1], 0.0, None),
+        ],
+        [0.0, 10.0],
+    )
+    found = _row(tables.jobs, 1)
+    assert (found["end"], found["run_s"], found["jct_s"]) == ("unfinished", 20.0, None)
+
+
+def test_starts_cost_what_they_took() -> None:
+    run = live_run(
+        [job_view(0, 0.0, 40.0)],
+        [
+            attempt_view(0, 1, [A0], 0.0, 10.0, trained_s=2.0, end=AttemptEnd.PREEMPTED),
+            attempt_view(0, 2, [A0], 20.0, 30.0, trained_s=20.5, origin="resumed at step 5"),
+            attempt_view(0, 3, [A0], 30.0, 40.0, trained_s=34.0, end=AttemptEnd.COMPLETED),
+            attempt_view(0, 4, [A0], 40.0, 40.0, trained_s=None),
+        ],
+        [0.0],
+    )
+    assert run.start_costs() == (3.0, 0.5)
