@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.device_memory import DeviceMemory
 from fairlead.cluster.agent.launch import log_path
 from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.parked_jobs import ParkedJobs
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.spawner_link import SpawnerLink
@@ -28,6 +30,7 @@ TOOL = (
     "cuda-checkpoint"  # takes what a process has on its devices to the memory of the host, and back
 )
 LIMIT_S = 120.0  # that it is waited for
+_MARGIN_S = 10.0  # for the thread that waits
 _log = logging.getLogger(__name__)
 
 
@@ -166,25 +169,25 @@ async def toggle(pid: int) -> str:
     """Have what a process has on its devices taken to the memory of the host, or back. Returns "", or why
     that could not be done."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            TOOL,
-            "--toggle",
-            "--pid",
-            str(pid),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-    except OSError as problem:
-        return problem.strerror or str(problem)
+        # Of the first thread's children those that end are taken for orphans: see ``adopted``.
+        return await on_thread(lambda: _run_tool(pid), LIMIT_S + _MARGIN_S)
+    except OSError as problem:  # a TimeoutError is one, too
+        return problem.strerror or str(problem) or f"no answer within {LIMIT_S:g} s"
+
+
+def _run_tool(pid: int) -> str:
     try:
-        async with asyncio.timeout(LIMIT_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        done = subprocess.run(
+            [TOOL, "--toggle", "--pid", str(pid)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
         return f"no answer within {LIMIT_S:g} s"
-    if process.returncode:
-        last = output.decode(errors="replace").strip().splitlines()[-1:]
-        return "; ".join([f"exit code {process.returncode}", *last])
+    if done.returncode:
+        last = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
+        return "; ".join([f"exit code {done.returncode}", *last])
     return ""
