@@ -79,7 +79,7 @@ def _stand_in(rates: Mapping[str, float]) -> JobSpec:
         command=("python3", "-m", "fairlead.client.stand_in", "--step-s", step_s),
         total_steps=1,
         cwd="/",
-        prefork="auto",
+        prefork=True,
     )
 
 
