@@ -29,6 +29,14 @@ from fairlead.cli.main import main
             ["--server", "a:1", "--devices", "k80=1", "--health-interval", "0"],
             "--health-interval: must be from 0.1 to 86400 s, got 0",
         ),
+        (
+            ["--server", "a:1", "--devices", "k80=1", "--ends-in", "soon"],
+            "--ends-in: expected a time as 30s, 90m, 12h or 7d, got 'soon'",
+        ),
+        (
+            ["--server", "a:1", "--devices", "k80=1", "--ends-in", "0s"],
+            "--ends-in: expected a time as 30s, 90m, 12h or 7d, got '0s'",
+        ),
         (["--config", "/no/such.toml"], "/no/such.toml: cannot be read (No such file"),
         (
             ["--server", "a:1", "--devices", "k80=1", "--token-file", "/no/t"],
@@ -43,6 +51,19 @@ def test_bad_options_are_named(
         main(["agent", "--simulated-devices", *arguments])
     assert ended.value.code == 2
     assert expected in capsys.readouterr().err
+
+
+def test_an_end_that_slurm_does_not_tell_of_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "tomorrow")
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--simulated-devices", "--server", "a:1", "--devices", "k80=1"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert (
+        "SLURM_JOB_END_TIME: expected seconds since 1970, as Slurm sets it, got 'tomorrow'" in said
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as other users")

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import socket
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from fairlead.cli.isolation_options import (
     isolation_of,
 )
 from fairlead.cli.option_records import takes_records
+from fairlead.cli.time_option import read_duration
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
 from fairlead.cluster.agent.devices import NodeDevices, device_types, find_devices
@@ -36,6 +38,7 @@ from fairlead.cluster.log_lines import log_with_times
 from fairlead.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+SLURM_END = "SLURM_JOB_END_TIME"  # in the environment of a Slurm job: seconds since 1970
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
 
 
@@ -54,6 +57,7 @@ class _File(IsolationFile, forbid_unknown_fields=True):
     park_memory: float | None = None
     health: str = ""
     health_interval: float | None = None
+    ends_in: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +152,15 @@ class NodeOptions:
             help="Seconds between checks of the node's health (default: 30).",
         ),
     ] = None
+    ends_in: Annotated[
+        str | None,
+        typer.Option(
+            "--ends-in",
+            metavar="DURATION",
+            help="This node is taken away so long from now, as 90m or 12h: its jobs save and leave it in "
+            "time, and the cluster forgets it. Default: in a Slurm job, until its end.",
+        ),
+    ] = None
     inside_job: InsideJob = False
     stop: Annotated[
         bool,
@@ -235,6 +248,7 @@ def _agent_options(given: NodeOptions, apart: IsolationOptions) -> list[AgentOpt
         park_bytes=_park_bytes(
             file.park_memory if given.park_memory is None else given.park_memory
         ),
+        ends_s=_ends_s(given.ends_in or file.ends_in),
     )
     if len(specs) == 1:
         return [whole]
@@ -259,6 +273,23 @@ def _description(name: str, found: NodeDevices) -> str:
     return f"node {name}: {what}" + (
         " (simulated: no hardware behind them)" if found.simulated_devices else ""
     )
+
+
+def _ends_s(text: str) -> float | None:
+    """When the node is taken away, wall clock; None = nobody knows of an end. text: "" = as Slurm says.
+    Raises ConfigError."""
+    if text:
+        return time.time() + read_duration(text, "--ends-in")
+    slurm = os.environ.get(SLURM_END, "")
+    if not slurm:
+        return None
+    try:
+        return float(int(slurm))
+    except ValueError:
+        raise ConfigError(
+            f"{SLURM_END}: expected seconds since 1970, as Slurm sets it, got {slurm!r}; --ends-in says it "
+            "in its place"
+        ) from None
 
 
 def _park_bytes(park_gb: float | None) -> int | None:

@@ -119,10 +119,9 @@ def play(
     plan = _plan(client, request)
     for note in plan.notes:
         print(f"fairlead: {note}", file=sys.stderr)
-    if others := len(client.jobs(state="open")):
+    if client.jobs(state="open"):
         print(
-            f"fairlead: {others:,} open jobs that are not of this trace share the cluster's devices",
-            file=sys.stderr,
+            "fairlead: jobs that are not of this trace share the cluster's devices", file=sys.stderr
         )
     path = o.new_folder(out, f"play-{trace.stem}-{request.policy.partition(':')[0]}")
     _play(client, PlayFolder.begin(path, request, plan.cluster, len(plan.jobs)), plan, json=json)
@@ -139,6 +138,10 @@ def _resume(client: Client, path: Path, *, json: bool) -> None:
     for name, digest in request.digests.items():
         if _digest(Path(name)) != digest:
             raise RunError(f"{path}: {name} is not as it was when the play began")
+    if client.status().now_s < request.began_s:
+        raise RunError(
+            f"{path}: the server at {client.url} does not have the state that was played on"
+        )
     _play(client, folder, _plan(client, request), json=json)
 
 
@@ -177,16 +180,21 @@ def _request(client: Client, trace: Path, options: PlayOptions) -> "PlayRequest"
 
 
 def _digest(path: Path) -> str:
+    """Of a file, or of the files of a folder. Raises ConfigError."""
+    digest = hashlib.sha256()
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if not file.is_dir():
+                digest.update(file.read_bytes())
+        return digest.hexdigest()
     except OSError as problem:
         raise ConfigError(f"{path}: cannot be read ({problem.strerror})") from None
 
 
 def _plan(client: Client, request: "PlayRequest") -> "PlayPlan":
     """Read what is to be played, on the nodes that the cluster has now."""
-    from fairlead.cluster.play.planned_jobs import PlayPlan, plan_jobs
-    from fairlead.cluster.play.play_folder import cluster_of
+    from fairlead.cluster.play.planned_jobs import PlayPlan, check_jobs, notes_on, plan_jobs
+    from fairlead.cluster.play.play_folder import cluster_of, with_rates
     from fairlead.cluster.play.workloads import Workloads, read_workloads
     from fairlead.simulator.simulation_jobs import read_jobs
     from fairlead.simulator.traces.cluster_files import parse_prices
@@ -195,17 +203,27 @@ def _plan(client: Client, request: "PlayRequest") -> "PlayPlan":
 
     prices = {} if request.prices is None else parse_prices(request.prices)
     cluster = cluster_of(client.nodes(), prices)
-    rates = read_throughputs(request.throughputs).columns(cluster.slots)
+    table = read_throughputs(request.throughputs)
+    cluster, unrated = with_rates(cluster, table)
+    rates = table.columns(cluster.slots)
     found = read_jobs(request.trace, request.trace, rates, cluster, request.seed)
     programs = Workloads({}) if request.workloads is None else read_workloads(request.workloads)
     arrivals = list(found.arrivals)
     jobs = plan_jobs(
         arrivals, rates, programs, speed=request.speed, scale_steps=request.scale_steps
     )
-    notes = [*found.notes, *summarise(found.skipped)]
-    if adapting := sum(one.job.adaptation is not None for one in arrivals):
-        notes.append(f"{adapting:,} jobs that change their batch size keep their first one")
-    return PlayPlan(jobs=jobs, rates=rates, cluster=cluster, notes=tuple(notes))
+    check_jobs(jobs, request.trace)
+    notes = [
+        *found.notes,
+        *summarise(found.skipped),
+        *(f"node {name} is left out: the table has no rates on it" for name in unrated),
+        *notes_on(arrivals, request.policy, request.profile),
+        *(
+            f"{request.workloads}: no job of the trace is of {name!r}"
+            for name in programs.unused(arrivals)
+        ),
+    ]
+    return PlayPlan(jobs=jobs, table=table, cluster=cluster, notes=tuple(notes))
 
 
 def _play(
@@ -236,20 +254,29 @@ def _play(
             played = None
     if played is None:
         folder.interrupted()
-        print(
-            "fairlead: interrupted; jobs that were submitted run on. Go on with: fairlead play --resume "
-            f"{shlex.quote(str(folder.folder))}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(130)
+        _end_interrupted(folder, "interrupted; jobs that were submitted run on")
+        return
     notes = (*plan.notes, *changes_since(client.status(), request))
     if played.forgotten:
         gone = f"the server has forgotten {len(played.forgotten):,} jobs: they are left out"
         notes = (*notes, gone)
     run = LiveRun(plan=plan, played=played, round_s=request.round_s)
+    notes = (*notes, *run.notes())
     result = folder.finish(run, notes)
-    simulated = folder.simulate(run) if request.simulated else None
+    simulated = None
+    if request.simulated:
+        with o.interruptible() as stop:
+            simulated = folder.simulate(run, stop)
+        if not simulated.complete:
+            _end_interrupted(folder, "the simulation was interrupted; the play is complete")
     _show(folder, run, result, simulated, json=json)
+
+
+def _end_interrupted(folder: "PlayFolder", what: str) -> None:
+    """End with the exit code of an interruption, and say how to go on."""
+    path = shlex.quote(str(folder.folder))
+    print(f"fairlead: {what}. Go on with: fairlead play --resume {path}", file=sys.stderr)
+    raise typer.Exit(130)
 
 
 def _show(
@@ -261,9 +288,11 @@ def _show(
     json: bool,
 ) -> None:
     from fairlead.analysis.report import terminal_tables as tables
-    from fairlead.cli.simulate import json_of, report_skipped, report_unfinished
+    from fairlead.cli.simulate import json_of, report_unfinished
 
-    report_skipped(result)
+    for note in result.skipped:
+        if note not in run.plan.notes:  # those were told before
+            print(f"fairlead: {note}", file=sys.stderr)
     report_unfinished(result, "")
     start_s, resume_s = run.start_costs()
     costs = {"start_s": start_s, "resume_s": resume_s}

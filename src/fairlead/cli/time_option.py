@@ -24,6 +24,14 @@ def read_day(text: str | None, option: str) -> date | None:
     return day.date()
 
 
+def read_duration(text: str, option: str) -> float:
+    """Seconds, from text as 90m, 12h or 7d. Raises ConfigError."""
+    found = _AGO.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise ConfigError(f"{option}: expected a time as 30s, 90m, 12h or 7d, got {text!r}")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
 def read_time(text: str | None, option: str) -> float | None:
     """Seconds of the wall clock; None where nothing is given. Raises ConfigError."""
     if text is None:

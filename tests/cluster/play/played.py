@@ -74,6 +74,5 @@ def live_run(
         solve_s=[],
         forgotten=[],
     )
-    rates = read_throughputs("builtin").columns(CLUSTER.slots)
-    whole = PlayPlan(jobs=plan, rates=rates, cluster=CLUSTER)
+    whole = PlayPlan(jobs=plan, table=read_throughputs("builtin"), cluster=CLUSTER)
     return LiveRun(plan=whole, played=played, round_s=round_s)

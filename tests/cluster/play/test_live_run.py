@@ -1,13 +1,24 @@
 """What a live cluster did, as the tables of a simulation."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
-from tests.cluster.play.played import attempt_view, job_view, live_run
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cluster.play.played import FIRST_S, OFFSET, attempt_view, job_view, live_run
 
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.model.job import Arrival
 from fairlead.simulator.recording.metrics import measure
 from fairlead.simulator.recording.run_tables import RunTables
 
+STATES = {
+    AttemptEnd.PREEMPTED: "preempted",
+    AttemptEnd.COMPLETED: "completed",
+    AttemptEnd.FAILED: "dropped",
+}
 A0, A1, B0, C0 = ("a", 0), ("a", 1), ("b", 0), ("c", 0)
 
 
@@ -25,7 +36,15 @@ def test_a_job_that_is_preempted_runs_until_the_round_that_ended_it() -> None:
         [job_view(0, 0.0, 28.0), job_view(1, 1.0, 15.0)],
         [
             attempt_view(
-                0, 1, [A0], 0.0, 10.3, trained_s=1.0, to_step=40.0, end=AttemptEnd.PREEMPTED
+                0,
+                1,
+                [A0],
+                0.0,
+                10.3,
+                trained_s=1.0,
+                to_step=40.0,
+                end=AttemptEnd.PREEMPTED,
+                stop_s=0.3,
             ),
             attempt_view(1, 1, [A0], 10.0, 15.0, trained_s=10.5, end=AttemptEnd.COMPLETED),
             attempt_view(
@@ -128,6 +147,105 @@ def test_a_job_that_has_not_ended_has_run_until_now() -> None:
     )
     found = _row(tables.jobs, 1)
     assert (found["end"], found["run_s"], found["jct_s"]) == ("unfinished", 20.0, None)
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> tuple[list[JobView], list[AttemptView], list[float]]:
+    """Devices on which short and long attempts follow each other, as rounds that end early make them. Some
+    samples are thinned out."""
+    jobs: dict[int, list[AttemptView]] = {}
+    begins: list[float] = []
+    for device in (A0, A1, C0):
+        now_s, free_s = draw(st.sampled_from([0.0, 0.7])), 0.0
+        for _ in range(draw(st.integers(0, 5))):
+            late_s = draw(st.sampled_from([0.0, 0.01, 0.3]))
+            long_s = draw(st.sampled_from([0.05, 0.4, 3.0, 25.0]))
+            goes_on = [
+                job
+                for job, own in jobs.items()
+                if own[-1].end is AttemptEnd.PREEMPTED
+                and (own[-1].ended_s or 0.0) - FIRST_S < now_s
+            ]
+            job = draw(st.sampled_from([*goes_on, len(jobs)]))
+            own = jobs.setdefault(job, [])
+            end = draw(st.sampled_from(list(STATES)))
+            tail_s = (
+                0.0 if end is not AttemptEnd.PREEMPTED else draw(st.sampled_from([0.0, 0.02, 0.2]))
+            )
+            done = own[-1].to_step if own else 0.0
+            began_s = now_s + late_s
+            trained_s = max(began_s + long_s / 10, free_s)
+            stopped_s = max(began_s + long_s, trained_s + 0.01)
+            free_s = stopped_s + tail_s
+            begins.append(now_s)
+            own.append(
+                attempt_view(
+                    job,
+                    len(own) + 1,
+                    [device],
+                    began_s,
+                    free_s,
+                    stop_s=tail_s,
+                    from_step=done,
+                    to_step=100.0 if end is AttemptEnd.COMPLETED else min(done + 10.0, 90.0),
+                    trained_s=trained_s,
+                    end=end,
+                )
+            )
+            now_s = stopped_s + draw(st.sampled_from([0.0, 0.5]))
+    views = []
+    for job, own in jobs.items():
+        last, submitted_s = own[-1], own[0].began_s - FIRST_S
+        ended_s = None if last.end is AttemptEnd.PREEMPTED else (last.ended_s or 0.0) - FIRST_S
+        state = STATES[last.end or AttemptEnd.PREEMPTED]
+        views.append(job_view(job, submitted_s, ended_s, steps=last.to_step, state=state))
+    samples = sorted({at for at in begins if draw(st.integers(0, 4))})
+    return views, [one for own in jobs.values() for one in own], samples
+
+
+@given(_histories())
+def test_tables_agree_with_each_other_and_with_what_was_done(
+    history: tuple[list[JobView], list[AttemptView], list[float]],
+) -> None:
+    views, attempts, samples = history
+    if not views:
+        return
+    tables = RunTables.of(live_run(views, attempts, samples).record())
+    assert set(tables.placement_intervals["job"]) <= {one.id - OFFSET for one in views}
+    for view in views:
+        row = _row(tables.jobs, view.id - OFFSET)
+        assert row["steps_done"] == pytest.approx(view.steps)
+        assert row["start_s"] is not None
+        own = [one for one in attempts if one.job == view.id]
+        held_s = sum((one.ended_s or 0.0) - one.began_s for one in own)
+        assert row["run_s"] == pytest.approx(held_s, abs=0.6 * len(own))
+    assert tables.rounds["busy_v100"].sum() == pytest.approx(tables.jobs["run_s"].sum())
+    used = tables.placement_intervals.explode("devices").sort("devices", "start_s")
+    for _, group in used.group_by("devices"):
+        ends, starts = group["end_s"].to_list()[:-1], group["start_s"].to_list()[1:]
+        assert all(end <= start + 1e-9 for end, start in zip(ends, starts, strict=True))
+
+
+def test_a_node_that_has_left_counts_with_the_devices_that_were_used() -> None:
+    run = live_run(
+        [job_view(0, 0.0, 9.0)],
+        [attempt_view(0, 1, [("gone", 3)], 0.0, 9.0, end=AttemptEnd.COMPLETED)],
+        [0.0],
+    )
+    tables = RunTables.of(run.record())
+    assert _row(tables.jobs, 0)["run_s"] == 9.0
+    assert tables.rounds["capacity_v100"].to_list() == [8.0]
+    (note,) = run.notes()
+    assert note == "node gone came or went meanwhile: it is counted for the whole time"
+
+
+def test_jobs_that_were_submitted_for_another_tenant_say_so() -> None:
+    run = live_run([job_view(0, 0.0, 9.0)], [], [0.0])
+    wanted = replace(run.plan.jobs[0].arrival.job, tenant="apes")
+    one = replace(run.plan.jobs[0], arrival=Arrival(0.0, wanted))
+    run = replace(run, plan=replace(run.plan, jobs=[one]))
+    assert run.notes() == ("all jobs were submitted for t, not for the tenants of the trace",)
+    assert run.arrivals()[0].job.tenant == "t"
 
 
 def test_starts_cost_what_they_took() -> None:

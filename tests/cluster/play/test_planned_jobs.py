@@ -103,6 +103,14 @@ def test_families_have_the_programs_of_the_file(tmp_path: Path) -> None:
             "LM: total_steps: is what the trace says, got 5",
         ),
         ("[LM]\n", "LM: command"),
+        (
+            '[LM]\ncommand = "x {foo}"\n',
+            "LM: command: there is no {foo}; what is replaced: {batch_size}",
+        ),
+        (
+            '[LM]\ncommand = "x"\ncheckpoint_dir = "/c"\n',
+            "LM: checkpoint_dir: each job needs its own",
+        ),
         ('[LM]\ncommand = "x"\ncolour = 1\n', "LM: .*colour"),
         ("LM = 3\n", "LM: expected a table of fields of a job, got 3"),
         ('[LM]\ncommand = "x"\ngrace_s = -1\n', "LM: grace_s: must be .*, got -1"),

@@ -11,7 +11,7 @@ from fairlead.cluster.play.planned_jobs import PlannedJob
 from fairlead.cluster.play.player import PlayedJobs, Player, read_submitted
 from fairlead.cluster.protocol.api_models import AttemptView, JobView, Sample, StatusView
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.errors import InputError, UnreachableError
+from fairlead.errors import InputError, RunError, UnreachableError
 from fairlead.model.job import Arrival, Job, JobId
 
 BEGAN_S = 500.0
@@ -26,6 +26,7 @@ class _Cluster:
         self.submitted: list[tuple[float, str]] = []  # when, and for whom
         self.fails = 0
         self.refuses = ""
+        self.name = ""  # of all jobs
         self._began = time.monotonic()
 
     def _answer(self) -> None:
@@ -57,7 +58,7 @@ class _Cluster:
         ids = sorted(one for ids in self.keys.values() for one in ids if one > after)
         if state == "open" and sum(map(len, self.keys.values())) == self.n:
             return []
-        return [job_view(one - OFFSET, 0.0, 1.0) for one in ids]
+        return [job_view(one - OFFSET, 0.0, 1.0, name=self.name) for one in ids]
 
     def attempts(self, job: int) -> list[AttemptView]:
         self._answer()
@@ -130,3 +131,15 @@ def test_what_is_refused_is_told(tmp_path: Path) -> None:
     cluster.refuses = "job: weight: no"
     with pytest.raises(InputError, match="weight: no"):
         _play(cluster, tmp_path, [_planned(0, 0.0)])
+
+
+def test_a_server_with_another_state_is_told_from_the_one_that_was_played_on(
+    tmp_path: Path,
+) -> None:
+    cluster, plan = _Cluster(2), [_planned(0, 0.0), _planned(1, 0.1)]
+    assert _play(cluster, tmp_path, plan, stops_after=1) is None
+    for others in ({}, {"theirs": [OFFSET]}):
+        cluster.keys = others
+        cluster.name = "theirs"
+        with pytest.raises(RunError, match="does not have the jobs that were submitted"):
+            _play(cluster, tmp_path, plan)

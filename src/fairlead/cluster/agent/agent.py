@@ -43,6 +43,7 @@ _STALL_S = 1.0  # without one: what has happened meanwhile has to be heard first
 _CATCH_UP_S = 2.0  # for that, at the most
 _SPAWNER_POLL_S = 1.0  # between looks whether the spawner answers
 _PROGRESS_S = 1.0  # between looks at what jobs without the iterator say of their progress
+END_MARGIN_S = 10.0  # beside the grace of jobs, before the node is taken away
 _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
 _TOUCH_INTERVAL_S = 3600.0  # between marks that the files on this machine are in use
 
@@ -248,6 +249,7 @@ class Agent:
                 self._node.spawner_events.handle, self._node.spawner_events.handle_loss
             ),
             self._signals.leave.wait(),
+            self._leave_in_time(),
         )
         tasks = [asyncio.ensure_future(loop) for loop in loops]
         try:
@@ -261,6 +263,18 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _leave_in_time(self) -> None:
+        """Wait until the node is about to be taken away, if anybody knows when: its jobs need their grace to
+        save."""
+        ends_s = self._options.ends_s
+        if ends_s is None:
+            await asyncio.Event().wait()
+            return
+        while (left_s := ends_s - time.time()) > self._node.attempts.longest_grace_s + END_MARGIN_S:
+            await asyncio.sleep(min(left_s, _PROGRESS_S))
+        _log.warning("this node is given back in %.0f s: its jobs save, and go elsewhere", left_s)
+        self._signals.leave.set()
 
     def _is_told_to_end(self) -> bool:
         """Return whether a person, or a service manager, wants this agent to end. A signal also comes where

@@ -65,6 +65,11 @@ class NodeAttempts:
         return True
 
     @property
+    def longest_grace_s(self) -> float:
+        """Return the longest grace of the attempts; 0 = there are none."""
+        return max((attempt.grace_s for attempt in self), default=0.0)
+
+    @property
     def busy(self) -> bool:
         """Return whether an attempt may have processes. One that still waits for its first lease has none,
         and gets none where the server refuses this agent."""

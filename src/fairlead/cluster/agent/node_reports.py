@@ -1,5 +1,7 @@
 """The messages in which an agent tells the server of its node: registrations and reports."""
 
+import time
+
 import fairlead
 from fairlead.cluster.agent.health import HealthChecks, HealthReport
 from fairlead.cluster.agent.machine import machine_identity
@@ -63,6 +65,7 @@ class NodeReports:
             halted_runs=self._memory.halted_runs,
             ending=self._node.orders.leaving,
             runs_as=options.isolation.runs_as,
+            ends_in_s=-1.0 if options.ends_s is None else max(options.ends_s - time.time(), 0.0),
         )
 
     @property

@@ -23,4 +23,7 @@ class AgentOptions:
     health: HealthOptions = field(default_factory=HealthOptions)
     isolation: Isolation = field(default_factory=Isolation)
     park_bytes: int | None = None  # of memory for parked jobs, see ``ParkedJobs``
+    ends_s: float | None = (
+        None  # wall clock; when this node is taken away, None = nobody knows of an end
+    )
     parent: int | None = None  # process id of who ends it with others of its host

@@ -90,7 +90,7 @@ class OrderFollower:
         self._changed()  # the server shall give it nothing more
         for attempt in self._attempts:
             self._ending.stop(attempt, AGENT_LEAVES)
-        return max((attempt.grace_s for attempt in self._attempts), default=0.0)
+        return self._attempts.longest_grace_s
 
     def _extend(self, orders: Orders, asked: float) -> None:
         for assignment in orders.desired:

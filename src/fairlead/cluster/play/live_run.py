@@ -6,10 +6,11 @@ to those between the round that began it and the one that ended it, and what it 
 as lost.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from fairlead.cluster.play.planned_jobs import PlayPlan
 from fairlead.cluster.play.player import PlayedJobs
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import PREEMPTIONS, AttemptEnd
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.commands import EndJobs, JobEnd, StartRound
 from fairlead.model.events import JobsSubmitted, RoundEnded, RoundOutcome
 from fairlead.model.job import Arrival
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.recording.recorder import Recorder
 from fairlead.simulator.recording.running_groups import ChargingRules
+from fairlead.simulator.traces.cluster_files import priced
 
 _ENDS = {
     "completed": JobEnd.COMPLETED,
@@ -31,8 +33,8 @@ _ENDS = {
     "killed": JobEnd.KILLED,
     "cancelled": JobEnd.CANCELLED,
 }
-_AS_ONE = 0.1  # of a round: two beginnings that are closer are of one round
 _NEVER = float("inf")
+SLACK_S = 0.1  # for an order to stop to be followed
 
 
 @dataclass(slots=True)
@@ -46,10 +48,14 @@ class _Stay:
     ended_s: float
     end: AttemptEnd | None
     steps: float
+    stop_s: float  # that it took to stop, without saving
+    save_s: float  # all its saves
+    submitted_s: float  # of its job
+    job_ended_s: float
     rounds: range = field(default_factory=lambda: range(0))  # in which it ran
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LiveRun:
     """Jobs that were played. plan: with the nodes that the cluster had last; round_s: the longest that a
     round lasted."""
@@ -58,21 +64,42 @@ class LiveRun:
     played: PlayedJobs
     round_s: float
 
-    @property
+    @cached_property
     def cluster(self) -> Cluster:
-        """The cluster."""
-        return self.plan.cluster
+        """The nodes that the cluster had last, and those that were there before and ran jobs: with as many
+        devices as were seen in use."""
+        known = {node.name: node for node in self.plan.cluster.nodes}
+        for attempts in self.played.attempts.values():
+            for one in attempts:
+                for name, device in zip(one.nodes, one.devices, strict=False):
+                    devices = max(device + 1, known[name].devices if name in known else 0)
+                    known[name] = Node(name, one.accelerator, devices)
+        return priced(Cluster(tuple(known.values())), self.plan.cluster.prices)
 
-    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not as in a simulation, in sentences."""
+        there = {node.name for node in self.plan.cluster.nodes}
+        gone = [node.name for node in self.cluster.nodes if node.name not in there]
+        notes = [
+            f"node {name} came or went meanwhile: it is counted for the whole time" for name in gone
+        ]
+        tenants = {one.job.tenant for one in self.arrivals()}
+        wanted = {one.job.tenant for one in self.plan.jobs}
+        if wanted != {""} and tenants != wanted:
+            own = ", ".join(sorted(tenants))
+            notes.append(f"all jobs were submitted for {own}, not for the tenants of the trace")
+        return tuple(notes)
+
+    @cached_property
     def rates(self) -> Throughputs:
         """The rates of its accelerator types."""
-        return self.plan.rates
+        return self.plan.table.columns(self.cluster.slots)
 
     def arrivals(self) -> list[Arrival]:
         """The jobs as they were submitted: at their true times, in their order."""
         first_s = self._first_s()
         found = [
-            Arrival(view.submitted_s - first_s, one.job)
+            Arrival(view.submitted_s - first_s, replace(one.job, tenant=view.tenant))
             for one in self.plan.jobs
             if (view := self._view(int(one.job.id))) is not None
         ]
@@ -122,31 +149,27 @@ class LiveRun:
         return None if given is None else self.played.jobs[given]
 
     def _stays(self) -> list[_Stay]:
-        """In order of their beginnings."""
+        """In order of their beginnings; without attempts of which no node has ever told."""
         first_s, devices = self._first_s(), _device_ids(self.cluster)
         found = []
         for job, given in self.played.ids.items():
             view = self.played.jobs[given]
             for attempt in self.played.attempts[given]:
                 places = list(zip(attempt.nodes, attempt.devices, strict=False))
-                if not places or any(place not in devices for place in places):
-                    continue  # of a node that is no longer there
-                found.append(_stay(job, view, attempt, [devices[p] for p in places], first_s))
+                if places and (attempt.wait_s >= 0 or attempt.trained_s is not None):
+                    at = tuple(devices[place] for place in places)
+                    found.append(_stay(job, view, attempt, at, first_s))
         return sorted(found, key=lambda stay: stay.began_s)
 
-    def _round_starts(self, stays: Iterable[_Stay]) -> list[float]:
+    def _round_starts(self, stays: Sequence[_Stay]) -> list[float]:
         """Beginnings of rounds, and the end of the last one."""
         first_s = self._first_s()
-        known = [sample.time_s - first_s for sample in self.played.samples]
-        known += [stay.began_s for stay in stays]
+        samples = [sample.time_s - first_s for sample in self.played.samples]
         ends = [view.ended_s - first_s for view in self.played.jobs.values() if view.ended_s]
         ends += [stay.ended_s for stay in stays if stay.ended_s < _NEVER]
-        last_s = max([*ends, *known, 0.0])
-        starts: list[float] = []
-        for start_s in sorted(at for at in known if at < last_s):
-            if not starts or start_s - starts[-1] > _AS_ONE * self.round_s:
-                starts.append(start_s)
-        return [*starts, last_s]
+        last_s = max([*ends, *samples, *(stay.began_s for stay in stays), 0.0])
+        starts = _with_beginnings(sorted(set(samples)), stays, self.round_s)
+        return [*(at for at in starts if at < last_s), last_s]
 
     def _ends(self) -> list[tuple[float, int, JobEnd]]:
         """(seconds, job of the trace, how) of the jobs that have ended, in order of time."""
@@ -232,41 +255,82 @@ def _device_ids(cluster: Cluster) -> dict[tuple[str, int], int]:
 
 
 def _stay(
-    job: int, view: JobView, attempt: AttemptView, devices: Sequence[int], first_s: float
+    job: int, view: JobView, attempt: AttemptView, devices: tuple[int, ...], first_s: float
 ) -> _Stay:
     ended_s = _NEVER if attempt.ended_s is None else attempt.ended_s - first_s
     done = view.steps if attempt.ended_s is None else attempt.to_step
+    steps = max(done - attempt.from_step, 0.0)
     began_s = attempt.began_s - first_s
-    trained_s = ended_s if attempt.trained_s is None else attempt.trained_s - first_s
+    trained_s = began_s if steps > 0 else ended_s  # where nobody has told
+    if attempt.trained_s is not None:
+        trained_s = attempt.trained_s - first_s
     return _Stay(
         job=job,
-        devices=tuple(devices),
+        devices=devices,
         began_s=began_s,
         trained_s=max(trained_s, began_s),
         ended_s=ended_s,
         end=attempt.end,
-        steps=max(done - attempt.from_step, 0.0),
+        steps=steps,
+        stop_s=max(attempt.stop_s, 0.0),
+        save_s=max(attempt.save_s, 0.0),
+        submitted_s=view.submitted_s - first_s,
+        job_ended_s=_NEVER if view.ended_s is None else view.ended_s - first_s,
     )
+
+
+def _with_beginnings(
+    samples: Sequence[float], stays: Sequence[_Stay], round_s: float
+) -> list[float]:
+    """Beginnings of rounds: those of which there are samples, and those that must have been (samples of long
+    ago are thinned out). One that ended an attempt; one that began an attempt, whose job was there before,
+    and whose devices nobody else has had in the same round. round_s: the longest that a round lasts."""
+    starts = list(samples)
+    for stay in stays:
+        if stay.end in PREEMPTIONS:
+            at = bisect_right(starts, stay.ended_s) - 1
+            told_s = stay.ended_s - stay.stop_s
+            if at < 0 or starts[at] < told_s - stay.save_s - SLACK_S:
+                insort(starts, told_s)
+    holders: dict[int, _Stay] = {}
+    for stay in stays:
+        at = bisect_right(starts, stay.began_s) - 1
+        start_s = starts[at] if at >= 0 else -_NEVER
+        before = [holders[one] for one in stay.devices if one in holders]
+        if (
+            start_s < stay.submitted_s
+            or stay.began_s - start_s > round_s
+            or any(_hold_in_round(one, start_s) and not _are_packed(one, stay) for one in before)
+        ):
+            insort(starts, stay.began_s)
+        holders.update(dict.fromkeys(stay.devices, stay))
+    return starts
+
+
+def _hold_in_round(stay: _Stay, start_s: float) -> bool:
+    """Return whether the devices of a stay were its own in the round that began then."""
+    return stay.began_s >= start_s or (stay.end not in PREEMPTIONS and stay.ended_s > start_s)
 
 
 def _assign_rounds(stays: Sequence[_Stay], starts: Sequence[float]) -> None:
     """Find out in which rounds each ran. starts: beginnings of rounds, and the end of the last one. What a
     round's decision has ended stops a little later, in the next round: that one belongs to whoever came."""
     last = len(starts) - 2
-    on_device: dict[int, _Stay] = {}
+    holders: dict[int, _Stay] = {}
     for stay in stays:
-        # A start is ordered a little after the decision
+        # An attempt is ordered a little after the decision.
         first = min(max(bisect_right(starts, stay.began_s) - 1, 0), last)
-        end = last if stay.ended_s == _NEVER else min(bisect_left(starts, stay.ended_s) - 1, last)
         if stay.end in PREEMPTIONS:
-            end -= 1
+            end = min(bisect_right(starts, stay.ended_s) - 2, last)
+        else:
+            end = min(bisect_left(starts, min(stay.ended_s, stay.job_ended_s)) - 1, last)
         stay.rounds = range(first, max(end, first) + 1)
         for device in stay.devices:
-            earlier = on_device.get(device)
+            earlier = holders.get(device)
             if earlier is not None and not _are_packed(earlier, stay):
                 stop = min(earlier.rounds.stop, max(first, earlier.rounds.start))
                 earlier.rounds = range(earlier.rounds.start, stop)
-            on_device[device] = stay
+            holders[device] = stay
 
 
 def _are_packed(one: _Stay, other: _Stay) -> bool:

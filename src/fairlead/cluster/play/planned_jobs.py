@@ -1,5 +1,6 @@
 """What is to be played: the jobs of a trace, faster and with fewer steps, and when each is submitted."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -7,11 +8,14 @@ from itertools import groupby
 import msgspec
 
 from fairlead.cluster.play.workloads import Workloads
+from fairlead.cluster.protocol.access import TENANT
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.errors import ConfigError
+from fairlead.cluster.protocol.read_job_spec import check_spec
+from fairlead.errors import ConfigError, InputError
 from fairlead.model.cluster import Cluster, Locality
 from fairlead.model.job import Arrival, Job
 from fairlead.model.throughputs import Throughputs
+from fairlead.policies import registry
 
 MAX_AT_ONCE = 100  # jobs of one submission
 
@@ -33,11 +37,11 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayPlan:
-    """What is to be played, and on what. jobs: in order of time; rates: of the accelerator types of the
-    cluster; notes: on what of the trace is not played, in sentences."""
+    """What is to be played, and on what. jobs: in order of time; table: the rates, of all accelerator types
+    that are known; notes: on what of the trace is not played, in sentences."""
 
     jobs: Sequence[PlannedJob]
-    rates: Throughputs
+    table: Throughputs
     cluster: Cluster
     notes: tuple[str, ...] = ()
 
@@ -83,6 +87,30 @@ def _planned(
     spec = workloads.spec_of(played, by_type)
     name = f"{job.job_type.family}-{job.id}"
     return PlannedJob(at_s, Arrival(at_s, played), msgspec.structs.replace(spec, name=name))
+
+
+def check_jobs(jobs: Sequence[PlannedJob], trace: str) -> None:
+    """Raise InputError for what the server would refuse, before anything is submitted. trace: its name."""
+    for one in jobs:
+        where = f"{trace}: job {one.job.id}"
+        if not re.fullmatch(TENANT, one.job.tenant):
+            raise InputError(
+                f"{where}: tenant: has up to 64 letters, digits, '.', '_' and '-', got {one.job.tenant!r}"
+            )
+        check_spec(one.spec, where)
+
+
+def notes_on(arrivals: Sequence[Arrival], policy: str, profile: str) -> list[str]:
+    """What of a trace and of the policy of the server cannot be played, in sentences."""
+    notes = []
+    if adapting := sum(one.job.adaptation is not None for one in arrivals):
+        notes.append(f"{adapting:,} jobs that change their batch size keep their first one")
+    if registry.make(policy, seed=0, profile=profile).space_sharing:
+        notes.append(
+            f"policy {policy} shares devices: the server does not know what pairs of these jobs cost each "
+            "other, so it makes none"
+        )
+    return notes
 
 
 def submissions(jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]]:

@@ -1,7 +1,8 @@
 """The folder of a play: what was asked for, and what came of it, as a run."""
 
 import secrets
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fairlead.cluster.protocol.api_models import NodeView, StatusView
 from fairlead.errors import RunError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import RestartCosts
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import DEFAULT, PROFILES
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result, measure, unfinished_note
@@ -28,6 +30,7 @@ from fairlead.simulator.traces.trace import Trace
 from fairlead.simulator.traces.write_trace import write_trace
 
 _GONE = ("lost", "offline")
+SIMULATED = "simulated"  # the folder of the simulation, in that of the play
 
 
 class PlayRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,12 +83,20 @@ class PlayFolder:
         play = arguments.get("play") if isinstance(arguments, dict) else None
         if record is None or play is None:
             raise RunError(f"{folder}: there is no play to go on with ('fairlead play' begins one)")
-        if record.get("status") == "complete":
-            raise RunError(f"{folder}: the play there is complete")
         try:
-            return PlayFolder(folder, msgspec.convert(play, PlayRequest), record)
+            found = PlayFolder(folder, msgspec.convert(play, PlayRequest), record)
         except msgspec.ValidationError as problem:
             raise RunError(f"{path}: arguments: {problem}") from None
+        if record.get("status") == "complete" and found._is_simulated():
+            raise RunError(f"{folder}: the play there is complete")
+        return found
+
+    def _is_simulated(self) -> bool:
+        """Return whether the simulation is complete, if one was asked for."""
+        path = self.folder / SIMULATED / "run.json"
+        record = read_json_file(path) if path.exists() else None
+        done = isinstance(record, dict) and record.get("status") == "complete"
+        return done or not self.request.simulated
 
     def interrupted(self) -> None:
         """Note that it was broken off."""
@@ -116,10 +127,11 @@ class PlayFolder:
         with write_atomically(self.folder / "cluster.toml") as path:
             path.write_text(_cluster_toml(run.cluster))
 
-    def simulate(self, run: LiveRun) -> Result:
+    def simulate(self, run: LiveRun, stop: Callable[[], bool]) -> Result:
         """Simulate the same jobs, as they were submitted, with what starts have cost, into a folder in this
-        one."""
-        request = self.request
+        one, anew if that was begun before. stop: whether to break off."""
+        request, folder = self.request, self.folder / SIMULATED
+        shutil.rmtree(folder, ignore_errors=True)
         start_s, resume_s = run.start_costs()
         truth = GroundTruth(
             restart_costs=RestartCosts(start_s or 0.0),
@@ -132,7 +144,8 @@ class PlayFolder:
             run.arrivals(),
             run.cluster,
             request.policy,
-            out=self.folder / "simulated",
+            out=folder,
+            stop=stop,
             throughputs=run.rates,
             profile=replace(PROFILES.get(request.profile, DEFAULT), round_s=request.round_s),
             ground_truth=truth,
@@ -153,6 +166,18 @@ def cluster_of(nodes: list[NodeView], prices: Mapping[str, float]) -> Cluster:
     if not found:
         raise RunError("the cluster has no nodes: start agents first ('fairlead agent')")
     return priced(Cluster(tuple(found)), prices)
+
+
+def with_rates(cluster: Cluster, table: Throughputs) -> tuple[Cluster, list[str]]:
+    """Return the cluster without nodes of accelerator types that a table does not have, and their names.
+    RunError: no node is left."""
+    known = {slot.accelerator for slot in table.slots}
+    nodes = tuple(node for node in cluster.nodes if node.accelerator in known)
+    if not nodes:
+        types = ", ".join(sorted(known))
+        raise RunError(f"no node of the cluster is of a type of the table of rates ({types})")
+    left_out = [node.name for node in cluster.nodes if node.accelerator not in known]
+    return priced(Cluster(nodes), cluster.prices), left_out
 
 
 def changes_since(status: StatusView, request: PlayRequest) -> tuple[str, ...]:

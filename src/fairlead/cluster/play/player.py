@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from fairlead.cluster.play.planned_jobs import PlannedJob, submissions
 from fairlead.cluster.protocol.api_models import AttemptView, JobView, Sample, StatusView
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.errors import FairleadError, InputError
+from fairlead.errors import FairleadError, InputError, RunError
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 T = TypeVar("T")
@@ -84,6 +84,7 @@ class Player:
         """Submit, follow, and return what came of it; None = it was broken off."""
         ids = read_submitted(self.folder)
         self._ahead_s = self._ask(lambda: self.client.status().now_s) - time.monotonic()
+        self._check_known(ids, jobs)
         groups = submissions(jobs)
         path = self.folder / SUBMITTED
         with write_atomically(path) as whole:  # without a line that was cut off
@@ -103,6 +104,21 @@ class Player:
         if not self._follow(ids, len(jobs)):
             return None
         return self._result(ids)
+
+    def _check_known(self, ids: dict[int, int], jobs: Sequence[PlannedJob]) -> None:
+        """RunError where the server has other jobs under the ids of those that were submitted, or none of
+        them: another state than the one that was played on."""
+        if not ids:
+            return
+        mine = set(ids.values())
+        found = {job.id: job.name for job in self._list("", min(mine) - 1) if job.id in mine}
+        names = {int(one.job.id): one.spec.name for one in jobs}
+        if not found or any(
+            found.get(i, names.get(job)) != names.get(job) for job, i in ids.items()
+        ):
+            raise RunError(
+                f"{self.folder}: the server does not have the jobs that were submitted: it has another state"
+            )
 
     def _submit(self, group: Sequence[PlannedJob]) -> list[int]:
         tenant = group[0].job.tenant if self.keep_tenants else ""

@@ -1,6 +1,7 @@
 """The programs that the jobs of a trace run as: those of a file, by family, or stand-ins."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import make_spec, read_content
 from fairlead.errors import InputError
-from fairlead.model.job import Job
+from fairlead.model.job import Arrival, Job
 from fairlead.model.toml_lines import naming_lines
 
 # Fields of a job that the trace says.
@@ -18,6 +19,7 @@ OF_TRACE = (
     *("family", "name", "rates", "scale_factor", "slo_s", "total_steps", "weight"),
     *("after", "array"),
 )
+_PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 PLACEHOLDERS = ("{batch_size}", "{job}", "{scale_factor}", "{total_steps}")
 
 
@@ -27,6 +29,12 @@ class Workloads:
     says."""
 
     specs: Mapping[str, JobSpec]
+
+    def unused(self, arrivals: Iterable[Arrival]) -> list[str]:
+        """Names of which there is no job."""
+        there = {one.job.family for one in arrivals}
+        there |= {one.job.job_type.family for one in arrivals}
+        return sorted(self.specs.keys() - there)
 
     def spec_of(self, job: Job, rates: Mapping[str, float]) -> JobSpec:
         """The job as it is submitted, but for its name. job: its steps are those to be played. rates:
@@ -43,6 +51,7 @@ class Workloads:
         return msgspec.structs.replace(
             spec,
             command=tuple(_filled(word, values) for word in spec.command),
+            checkpoint_dir=_filled(spec.checkpoint_dir, values),
             total_steps=int(job.total_steps),
             scale_factor=job.scale_factor,
             weight=job.weight,
@@ -70,7 +79,18 @@ def _spec(path: Path, name: str, fields: Any) -> JobSpec:
     for field in OF_TRACE:
         if field in fields:
             raise InputError(f"{where}: {field}: is what the trace says, got {fields[field]!r}")
-    return make_spec({**fields, "total_steps": 1}, where)
+    folder = fields.get("checkpoint_dir", "")
+    if folder and "{job}" not in str(folder):
+        raise InputError(
+            f"{where}: checkpoint_dir: each job needs its own, as /checkpoints/{{job}}, got {folder!r}"
+        )
+    spec = make_spec({**fields, "total_steps": 1}, where)
+    for found in _PLACEHOLDER.findall(" ".join((*spec.command, spec.checkpoint_dir))):
+        if found not in PLACEHOLDERS:
+            raise InputError(
+                f"{where}: command: there is no {found}; what is replaced: {', '.join(PLACEHOLDERS)}"
+            )
+    return spec
 
 
 def _stand_in(rates: Mapping[str, float]) -> JobSpec:

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+TENANT = r"[A-Za-z0-9._-]{0,64}"  # a pattern of names; "" = one's own
 Role = Literal["admin", "user", "agent"]
 TokenKind = Literal["enrolment", "own", "outdated"]  # of an agent
 

@@ -98,6 +98,8 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()  # run ids of servers that halted
     ending: bool = False  # as in ``NodeReport``
     runs_as: Text = ""  # whom its jobs run as, in words; "" = not told
+    # seconds until the node is taken away, as at the end of an allocation; -1 = nobody knows of such an end
+    ends_in_s: float = -1.0
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):

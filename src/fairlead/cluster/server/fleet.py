@@ -217,6 +217,7 @@ class Fleet:
             node.runs_as = message.runs_as
             node.agent.incarnation, node.agent.ending = message.incarnation, message.ending
             node.agent.registration += 1
+            node.agent.ends_s = time.time() + message.ends_in_s if message.ends_in_s >= 0 else 0.0
             node.observed.seq = node.observed.followed = -1
             node.lost = node.suspect = False
             node.observed.seen, node.agent.left_s = self.monotonic(), 0.0

@@ -43,6 +43,8 @@ class AgentHistory:
     settled: int = 0  # the registration of which the front has told what was granted before
     ending: bool = False  # it says that it was told to end, and begins nothing
     left_s: float = 0.0  # wall clock; when it ended in order, 0 = it did not
+    # Wall clock; when the node is taken away, as at the end of its allocation. 0 = nobody knows of an end
+    ends_s: float = 0.0
     token_hash: bytes = b""  # these two: as in ``NodeRow``
     revoked: bool = False
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fairlead.cluster.protocol.node_states import NodeState
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.model.duration_text import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,9 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
     if now < node.hold.until:
         left_s = node.hold.until - now
         return NodeCondition("waiting", f"{node.hold.reason}; for {left_s:.0f} s more")
+    if node.agent.ends_s:
+        left_s = max(node.agent.ends_s - time.time(), 0.0)
+        return NodeCondition("up", f"is given back in {duration(left_s)}")
     return NodeCondition("up")
 
 

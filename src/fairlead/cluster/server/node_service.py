@@ -37,6 +37,7 @@ class NodeService:
             inherited=tuple((*key, left.incarnation) for key, left in node.agent.inherited.items()),
             token_hash=node.agent.token_hash,
             revoked=node.agent.revoked,
+            ends_s=node.agent.ends_s,
         )
         self._state.write(lambda t: t.put_node(row))
 

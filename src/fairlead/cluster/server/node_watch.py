@@ -51,7 +51,7 @@ class NodeWatch:
         for node in list(fleet.nodes.values()):
             if node.agent.inherited:
                 self._book_expired(node)
-            if node.leaving and not state.registry.on_node.get(node.name):
+            if not state.registry.on_node.get(node.name) and self._is_gone(node):
                 state.remove_node(node.name)
                 continue
             self._service.settle(node)
@@ -59,6 +59,23 @@ class NodeWatch:
         unpark_useless(state)
         self._programs.poll()
         self._standbys.poll()
+
+    def _is_gone(self, node: LiveNode) -> bool:
+        """Return whether a node will not come back: it is no longer in the cluster file, or was there for a
+        time only (``AgentHistory.ends_s``) and has left, or is lost. Nothing that it was granted may live."""
+        if node.leaving:
+            return True
+        over = bool(node.agent.left_s) or node.lost
+        return (
+            over
+            and node.agent.ends_s > 0
+            and not node.agent.inherited
+            and not self._is_listed(node)
+        )
+
+    def _is_listed(self, node: LiveNode) -> bool:
+        listed = self._state.options.nodes or ()
+        return any(one.name == node.name for one in listed)
 
     def close(self) -> None:
         """Before a decision: the core shall use no node that is suspect by now."""

@@ -79,7 +79,7 @@ def _load_nodes(state: ClusterState, lease_s: float) -> None:
         node.agent.machine = row.machine
         node.agent.superseded = dict.fromkeys(row.superseded)
         node.agent.last_incarnation = row.incarnation
-        node.agent.left_s = row.left_s
+        node.agent.left_s, node.agent.ends_s = row.left_s, row.ends_s
         node.agent.token_hash, node.agent.revoked = row.token_hash, row.revoked
         node.suspect = bool(row.incarnation) and not row.left_s  # until it has registered
         if row.incarnation:  # it may still hold jobs, and must get the time to say so

@@ -387,7 +387,9 @@ class ViewBuilder:
         current = condition(node, now)
         if self._state.halted:  # whether it registers or not
             current = NodeCondition("waiting", HALTED)
-        reason = current.reason or self._obstacles(node)
+        reason = current.reason
+        if current.state == "up":
+            reason = "; ".join(filter(None, (self._obstacles(node), reason)))
         return NodeView(
             name=node.name,
             accelerator=node.accelerator,

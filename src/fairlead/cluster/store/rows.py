@@ -211,6 +211,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     inherited: tuple[tuple[int, int, str], ...] = ()
     token_hash: bytes = b""  # of the node's own token; b"" = it has none yet
     revoked: bool = False  # by an administrator: no token of it counts, and it gets none
+    ends_s: float = 0.0  # wall clock; when it is taken away, 0 = nobody knows of an end
 
 
 class UserRow(msgspec.Struct, kw_only=True):
