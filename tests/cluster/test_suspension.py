@@ -29,6 +29,7 @@ while True:
             file.write(f"{count}\\n")
     time.sleep(0.02)
 """
+IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
 @pytest.fixture
@@ -204,6 +205,38 @@ def test_the_process_that_owns_parked_programs_may_be_killed(
         os.kill(spawner, signal.SIGKILL)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known))
         until(lambda: all(_counts(path)[-1][0] not in known for path in paths))
+
+
+@pytest.mark.parametrize("agent_too", [False, True])
+def test_a_parked_program_does_nothing_more_when_its_owner_is_killed(
+    cluster: Running, tmp_path: Path, agent_too: bool
+) -> None:
+    """Its job may run elsewhere already: it gets no grace."""
+    with cluster.client() as client:
+        paths = [tmp_path / "one", tmp_path / "two"]
+        words = (sys.executable, "-c", f"import signal\n{IGNORE}{COUNTER}")
+        fields = {
+            "unmanaged": True,
+            "park": "stop",
+            "total_steps": 10**6,
+            "cwd": "/",
+            "grace_s": 20.0,
+        }
+        client.submit([JobSpec(command=(*words, str(path)), **fields) for path in paths])  # type: ignore[arg-type]
+        until(lambda: all(_resumed(client, job) for job in (0, 1)))
+        job, pid = _parked_pid(client, paths)
+        agent = cluster.agents["node-a"].pid
+        (spawner,) = (
+            child.pid
+            for child in psutil.Process(agent).children()
+            if "fairlead.cluster.agent.spawner" in child.cmdline()
+        )
+        mine = [count for one, count in _counts(paths[job]) if one == pid]
+        if agent_too:
+            cluster.kill("node-a")
+        os.kill(spawner, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{pid}").exists(), what="its end")
+        assert [count for one, count in _counts(paths[job]) if one == pid] == mine
 
 
 def test_a_gang_stops_and_goes_on_as_a_whole(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ class ParkedAttempts:
         attempt.ending = EndingTimes()
         attempt.processes.parking.released.clear()
         attempt.processes.parking.parked.clear()
+        attempt.processes.parking.is_over = True
         for leader in pids.values():
             _signal_group(leader, signal.SIGSTOP)
         del self._running[attempt.key]

@@ -17,6 +17,7 @@ class RankParking:
     sockets: dict[int, socket.socket] = field(default_factory=dict)  # rank -> our end of its socket
     released: set[int] = field(default_factory=set)  # ranks that need no device any more
     parked: set[int] = field(default_factory=set)  # ranks of which nothing runs
+    is_over: bool = False  # the attempt is over, and its ranks are parked
 
     def open(self, rank: int) -> socket.socket:
         """Make the socket of a rank. Returns the rank's end. Raises OSError."""

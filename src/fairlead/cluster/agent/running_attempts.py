@@ -207,18 +207,21 @@ class SpawnedAttempt:
 
     def watched(self, storage: SpawnerStorage) -> Watched:
         """Return the record and the deadlines of the attempt, for the warden."""
-        record = msgspec.structs.replace(
-            self._as_record(storage), terminated=self.ending.terminated
-        )
+        record = self._as_record(storage)
+        if self.ending.terminated:
+            record = msgspec.structs.replace(record, terminated=True)
         return Watched(record=record, until_s=self.ending.until_s, kill_s=self.ending.kill_s)
 
     def _as_record(self, storage: SpawnerStorage) -> AttemptRecord:
         launch = self.launch
+        # What is parked shall do nothing more, not even end in order: its job may run elsewhere.
+        is_parked = self.processes.parking.is_over
         return AttemptRecord(
             job=launch.job,
             attempt=launch.attempt,
             token=launch.token,
-            grace_s=launch.grace_s,
+            grace_s=0.0 if is_parked else launch.grace_s,
+            terminated=is_parked,
             leaders=tuple(self.processes.born),
             boot=boot_id(),
             locks=tuple(str(storage.devices.path(device)) for device in sorted(self.claim.devices)),
@@ -362,6 +365,7 @@ class SpawnedAttempt:
         self.processes.sessions |= theirs.sessions
         self.processes.born += theirs.born
         self.processes.parking = theirs.parking
+        self.processes.parking.is_over = False
         for pid, rank in theirs.leaders.items():
             self.processes.leaders[pid] = rank
         if self.ending.terminated:

@@ -5,22 +5,18 @@ import signal
 from fairlead.cluster.agent import proc
 from fairlead.cluster.agent.running_attempts import SpawnedAttempt, owner_of
 
-_MAX_LOOKS = 20  # for processes that were forked while others were stopped
+_MAX_LOOKS = 20  # for processes that were forked while others were stopped, or killed
+_QUIET_LOOKS = 2  # in a row that find no more: a list may leave out what is forked while it is made
 
 
 def stop_processes(attempt: SpawnedAttempt) -> bool:
-    """Stop all that belongs to an attempt. Returns whether all its ranks stand still; else all go on."""
+    """Stop all that belongs to an attempt. Returns whether all its ranks stand still, and nothing goes on
+    forking; else all go on."""
     stopped = set[proc.Process]()
-    for _ in range(_MAX_LOOKS):
-        news = {one for one in _processes_of(attempt) if one not in stopped}
-        if not news:
-            break
-        for one in news:
-            proc.kill_exactly(one, signal.SIGSTOP)
-        stopped |= news
-    leaders = [proc.process(pid) for pid in attempt.processes.leaders]
-    if all(one is not None and one in stopped and one.state not in "ZX" for one in leaders):
-        return True
+    if _until_quiet(attempt, signal.SIGSTOP, stopped):
+        leaders = [proc.process(pid) for pid in attempt.processes.leaders]
+        if all(one is not None and one in stopped and one.state not in "ZX" for one in leaders):
+            return True
     continue_processes(attempt)
     return False
 
@@ -32,9 +28,24 @@ def continue_processes(attempt: SpawnedAttempt) -> None:
 
 
 def kill_processes(attempt: SpawnedAttempt) -> None:
-    """Kill all that belongs to an attempt, also what has left the sessions of its ranks."""
-    for one in _processes_of(attempt):
-        proc.kill_exactly(one, signal.SIGKILL)
+    """Kill all that belongs to an attempt, also what has left the sessions of its ranks, and what that forks
+    meanwhile."""
+    _until_quiet(attempt, signal.SIGKILL, set())
+
+
+def _until_quiet(attempt: SpawnedAttempt, number: signal.Signals, known: set[proc.Process]) -> bool:
+    """Send a signal to all that belongs to an attempt until no more of it is found. known: those that had it,
+    which is added to. Returns whether none is left."""
+    quiet = 0
+    for _ in range(_MAX_LOOKS):
+        found = [one for one in _processes_of(attempt) if one not in known]
+        quiet = 0 if found else quiet + 1
+        if quiet == _QUIET_LOOKS:
+            return True
+        for one in found:
+            proc.kill_exactly(one, number)
+        known.update(found)
+    return False
 
 
 def _processes_of(attempt: SpawnedAttempt) -> list[proc.Process]:
