@@ -12,6 +12,7 @@ from fairlead.cluster.front.facade import ConflictError, TooManyError
 from fairlead.cluster.protocol.job_spec import JobSpec
 
 MINUTE_S = 60.0
+_DEFAULTS = JobSpec(command=("x",), total_steps=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,10 @@ class TenantAdmission:
         for name in ("grace_s", "finish_grace_s"):
             given_s = getattr(spec, name) or 0.0
             if 0 < most_s < given_s:
+                usual = " (the default)" if given_s == getattr(_DEFAULTS, name) else ""
                 raise ConflictError(
                     f"tenant {tenant!r}: {name}: a job may take {most_s:g} s to end once it is told to, got "
-                    f"{given_s:g}"
+                    f"{given_s:g}{usual}"
                 )
 
     def _spend(self, tenant: str, jobs: int) -> None:
