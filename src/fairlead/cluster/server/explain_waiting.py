@@ -1,6 +1,5 @@
 """Explanations of what is in the way of a job that has no devices, and when that may change."""
 
-import math
 from collections.abc import Iterator
 
 from fairlead.cluster.protocol.api_models import JobView
@@ -66,7 +65,7 @@ def _parked(source: ExplanationSource, job: JobView) -> str:
     ago_s = max(one.age_s for one in found.values())
     return (
         f"It has been parked on {', '.join(sorted(found))} for {duration(ago_s)}, in {size / 1e6:,.0f} MB of "
-        f"memory, and can go on there at once from step {math.floor(job.steps):,}."
+        f"memory, and can go on there at once from step {job.steps:,.0f}."
     )
 
 
