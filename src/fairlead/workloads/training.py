@@ -17,7 +17,6 @@ from fairlead.client.iterator import Iterator
 from fairlead.client.random_state import derive_seed
 from fairlead.client.rank_environment import RankEnvironment, read_rank_environment
 from fairlead.client.torch import TrainingState
-from fairlead.errors import ConfigError
 from fairlead.workloads.adaptation import Mode, StaticRule, make_rule
 from fairlead.workloads.parts import BuildOptions
 from fairlead.workloads.registry import Workload
@@ -56,7 +55,6 @@ class Training:
 
     def __init__(self, workload: Workload, options: TrainingOptions) -> None:
         self.environment = read_rank_environment(os.environ)
-        _check_share(options.batch_size, self.environment)
         self.options = options
         self.device = _device()
         torch.manual_seed(options.seed)
@@ -123,15 +121,17 @@ class Training:
         return -(-len(self.parts.samples) // batch_size)
 
     def _connect_ranks(self) -> nn.Module:
-        if self.environment.world_size == 1:
+        ranks = self.environment.world_size
+        if ranks == 1:
             return self.network
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        # Its buckets are never rebuilt, so that sums over three ranks or more have one order (docs/live.md).
-        return DistributedDataParallel(self.network, find_unused_parameters=True)
+        # Then its buckets are never rebuilt, so that sums over three ranks or more have one order whenever
+        # the job was moved (docs/live.md).
+        return DistributedDataParallel(self.network, find_unused_parameters=ranks > 2)
 
     def _step(self, model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
         parts, batch_size = self.parts, len(rows)
-        share = rows.tensor_split(self.environment.world_size)[self.environment.rank]
+        share = _share(rows, self.environment)
         loss = model(*(tensor.to(self.device) for tensor in parts.samples[share]))
         self.optimizer.zero_grad()
         loss.backward()
@@ -187,9 +187,9 @@ def _device() -> torch.device:
     return own
 
 
-def _check_share(batch_size: int, environment: RankEnvironment) -> None:
-    if batch_size < environment.world_size:
-        raise ConfigError(
-            f"--batch-size: expected at least one sample for each of {environment.world_size} ranks, "
-            f"got {batch_size}"
-        )
+def _share(rows: torch.Tensor, environment: RankEnvironment) -> torch.Tensor:
+    """This rank's part of the samples of a step. Where there are more ranks than samples, several ranks have
+    the same one."""
+    if len(rows) < environment.world_size:
+        return rows[environment.rank % len(rows)][None]
+    return rows.tensor_split(environment.world_size)[environment.rank]

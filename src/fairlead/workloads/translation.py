@@ -7,6 +7,7 @@ Adam with a warm-up of 4,000 steps; sentences of 50 words at most. A folder of d
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class Translator(nn.Module):
 
 def warmup(step: int) -> float:
     """The learning rate of a step, relative to its peak: it rises linearly, then falls with the root."""
-    return min((step + 1) / WARMUP_STEPS, (WARMUP_STEPS / (step + 1)) ** 0.5)
+    return min((step + 1) / WARMUP_STEPS, math.sqrt(WARMUP_STEPS / (step + 1)))
 
 
 def build(options: BuildOptions) -> WorkloadParts:

@@ -1,0 +1,168 @@
+"""Each workload, preempted twice, ends with the weights of an uninterrupted run, to the last bit."""
+
+import importlib.util
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ranks import run_ranks
+
+from fairlead.workloads.registry import WORKLOADS
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"
+    ),
+]
+NEEDS_GYMNASIUM = pytest.mark.skipif(
+    importlib.util.find_spec("gymnasium") is None, reason="Gymnasium is not installed"
+)
+STEPS, STOPS = 30, (7, 22)
+FAST = ("lm", "recommendation", "a3c")
+HAVE_BUFFERS = ("resnet18", "cyclegan")
+NAMES = [
+    pytest.param(
+        name,
+        marks=[
+            *([] if name in FAST else [pytest.mark.long]),
+            *([NEEDS_GYMNASIUM] if name == "a3c" else []),
+        ],
+    )
+    for name in WORKLOADS
+]
+
+
+@dataclass
+class TrainedJob:
+    """What all starts of a job have done."""
+
+    rows: list[list[int]] = field(default_factory=list)  # samples of each step
+    losses: list[float] = field(default_factory=list)
+    weights: str = ""
+    steps: int = 0
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        return sorted({len(rows) for rows in self.rows})
+
+
+def train(
+    name: str, folder: Path, stops: Sequence[int] = (), parks: bool = False, **options: Any
+) -> TrainedJob:
+    """Run a job to its end. stops: steps after which it gets SIGTERM; new objects go on from there."""
+    import torch
+
+    from fairlead.workloads.training import Training, TrainingOptions
+
+    torch.set_num_threads(1)
+    job, workload = TrainedJob(), WORKLOADS[name]
+    chosen = {"batch_size": workload.batch_sizes[0], "steps": STEPS, **options}
+    for stop in [*stops, -1]:
+        run = Training(
+            workload,
+            TrainingOptions(small=True, on_stop="return", checkpoint_dir=folder, **chosen),
+        )
+
+        def watch(step: int, rows: Any, loss: float, run: Any = run, stop: int = stop) -> None:
+            job.rows.append(rows.tolist())
+            job.losses.append(loss)
+            if parks:
+                run.state.park()
+                run.state.resume()
+            if step == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        result = run.run(watch)
+        assert result.completed == (stop == -1)
+        job.weights, job.steps = result.weights, result.steps
+    return job
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_preempted_twice_it_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    whole = train(name, tmp_path / "whole")
+    parts = train(name, tmp_path / "parts", STOPS)
+    assert len(whole.rows) == whole.steps == STEPS
+    assert parts == whole
+
+
+def test_parked_after_every_step_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"batch_size": 20, "mode": "gns"}
+    whole = train("lm", tmp_path / "whole", **options)
+    assert train("lm", tmp_path / "parked", parks=True, **options) == whole
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "batch_size", "stops"),
+    [("accordion", "recommendation", 1024, (3, 10)), ("gns", "lm", 5, (45, 60))],
+)
+def test_a_job_that_adapts_goes_on_with_its_batch_size_and_its_memory(
+    mode: str, name: str, batch_size: int, stops: tuple[int, ...], tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"mode": mode, "interval": 1, "batch_size": batch_size}
+    options["steps"] = 4 * STEPS
+    whole = train(name, tmp_path / "whole", **options)
+    parts = train(name, tmp_path / "parts", stops, **options)
+    assert parts == whole
+    assert batch_size in whole.batch_sizes
+    assert batch_size < whole.batch_sizes[-1] <= WORKLOADS[name].batch_sizes[-1]
+    samples = sum(map(len, whole.rows))
+    assert 0 <= samples - 4 * STEPS * batch_size < whole.batch_sizes[-1], "as many as it was to see"
+
+
+def test_another_seed_gives_other_batches_and_other_weights(tmp_path: Path) -> None:
+    first = train("lm", tmp_path / "first", steps=2)
+    second = train("lm", tmp_path / "second", steps=2, seed=1)
+    assert first.rows != second.rows
+    assert first.weights != second.weights
+
+
+def rank(rank: int, name: str, folder: Path, mode: str, stops: Sequence[int]) -> None:
+    """A rank of a job, all starts of it."""
+    job = train(name, folder / "checkpoints", stops, mode=mode)
+    (folder / f"rank-{rank}.json").write_text(json.dumps([job.weights, job.rows, job.losses]))
+
+
+def ranks(name: str, folder: Path, mode: str, stops: Sequence[int]) -> list[Any]:
+    folder.mkdir()
+    assert run_ranks(2, rank, name, folder, mode, stops) == [0, 0]
+    return [json.loads((folder / f"rank-{i}.json").read_text()) for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("lm", "gns"),
+        pytest.param("a3c", "static", marks=[pytest.mark.long, NEEDS_GYMNASIUM]),
+        pytest.param("cyclegan", "static", marks=pytest.mark.long),
+        pytest.param("resnet18", "accordion", marks=pytest.mark.long),
+    ],
+)
+def test_two_ranks_preempted_end_with_the_same_bits(name: str, mode: str, tmp_path: Path) -> None:
+    whole = ranks(name, tmp_path / "whole", mode, ())
+    parts = ranks(name, tmp_path / "parts", mode, STOPS[:1])
+    assert parts == whole
+    (first, rows, losses), (second, same_rows, other_losses) = whole
+    if name not in HAVE_BUFFERS:  # which are rank 0's from the next step on
+        assert first == second
+    assert rows == same_rows
+    assert losses != other_losses, "both ranks have trained on the same part"
+
+
+def shares(rank: int, folder: Path, batch_size: int) -> None:
+    train("lm", folder / "checkpoints", steps=3, batch_size=batch_size)
+    (folder / f"done-{rank}").touch()
+
+
+@pytest.mark.parametrize("batch_size", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_batch_may_have_fewer_samples_than_ranks_or_not_as_many_for_each(
+    batch_size: int, tmp_path: Path
+) -> None:
+    assert run_ranks(2, shares, tmp_path, batch_size) == [0, 0]
+    assert len(list(tmp_path.glob("done-*"))) == 2
