@@ -88,6 +88,25 @@ def test_the_help_names_all_workloads_and_needs_no_library() -> None:
         assert f"{one.name}: {', '.join(map(str, one.batch_sizes))}" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "library"), [("lm", "torch"), pytest.param("a3c", "gymnasium", marks=NEEDS_TORCH)]
+)
+def test_a_library_that_is_absent_is_named(
+    name: str,
+    library: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept_determinism: None,
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, "fairlead.workloads.actor_critic", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main([name])
+    assert ended.value.code == 2
+    said = f"{name}: needs {library}, which is not installed: pip install 'fairlead[workloads]'"
+    assert capsys.readouterr().err == f"fairlead: {said}\n"
+
+
 @pytest.mark.torch
 @NEEDS_TORCH
 def test_a_process_that_is_told_to_stop_saves_and_a_new_one_ends_alike(tmp_path: Path) -> None:

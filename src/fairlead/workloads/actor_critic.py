@@ -179,7 +179,7 @@ def build(options: BuildOptions) -> WorkloadParts:
     if options.data is not None:
         raise InputError(f"--data: a3c plays a game and reads no data, got {str(options.data)!r}")
     environment = make_environment()
-    body, width = _pong_body() if has_pong() else _cartpole_body(16 if options.small else 128)
+    body, width = pong_body() if has_pong() else cartpole_body(16 if options.small else 128)
     episodes = Episodes(options.rank)
     return WorkloadParts(
         model=ActorCritic(episodes, body, width, int(environment.action_space.n)),
@@ -192,11 +192,13 @@ def build(options: BuildOptions) -> WorkloadParts:
     )
 
 
-def _cartpole_body(width: int) -> tuple[nn.Module, int]:
+def cartpole_body(width: int) -> tuple[nn.Module, int]:
+    """Return a network for four numbers, and the width of what it gives."""
     return nn.Sequential(nn.Linear(4, width), nn.Tanh()), width
 
 
-def _pong_body() -> tuple[nn.Module, int]:
+def pong_body() -> tuple[nn.Module, int]:
+    """Return a network for two frames, and the width of what it gives."""
     side = PONG_SIDE // 8 - 2
     layers = [
         *(nn.Conv2d(FRAMES, 16, 8, 4), nn.ReLU()),

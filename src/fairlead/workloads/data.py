@@ -194,8 +194,8 @@ def generate_images(length: int, side: int, classes: int, labelled: bool = True)
     """Return noise around a colour for each class, and the classes, unless they are not wanted."""
     count = min(length, GENERATED_SAMPLES)
     labels = torch.arange(count) % classes
-    colours = torch.randint(64, 192, (classes, 3, 1, 1))
-    noise = torch.randint(-64, 64, (count, 3, side, side))
+    colours = torch.randint(64, 192, (classes, 3, 1, 1), dtype=torch.int16)
+    noise = torch.randint(-64, 64, (count, 3, side, side), dtype=torch.int16)
     images = (colours[labels] + noise).to(torch.uint8)
     return TensorSamples(*((images, labels) if labelled else (images,)), length=length)
 
