@@ -116,6 +116,14 @@ def test_a_job_that_adapts_goes_on_with_its_batch_size_and_its_memory(
     assert 0 <= samples - 4 * STEPS * batch_size < whole.batch_sizes[-1], "as many as it was to see"
 
 
+def test_without_a_number_of_steps_it_is_one_pass_over_the_data(tmp_path: Path) -> None:
+    job = train("lm", tmp_path, steps=None, batch_size=30)
+    samples = [row for rows in job.rows for row in rows]
+    assert (job.steps, len(samples)) == (7, 210)
+    assert set(samples) == set(range(200))
+    assert samples[200:] == samples[:10], "the last step is filled up"
+
+
 def test_another_seed_gives_other_batches_and_other_weights(tmp_path: Path) -> None:
     first = train("lm", tmp_path / "first", steps=2)
     second = train("lm", tmp_path / "second", steps=2, seed=1)

@@ -98,10 +98,9 @@ class Training:
 
     def _iterator(self, workload: Workload) -> Iterator[torch.Tensor]:
         options = self.options
-        passes = self._steps_of_pass(options.batch_size)
         return self.state.iterator(
             self._order,
-            total_steps=options.steps or passes,
+            total_steps=options.steps,  # None: one pass, or what the scheduler says
             batch_size=options.batch_size,
             checkpoint_dir=options.checkpoint_dir,
             on_stop=options.on_stop,
