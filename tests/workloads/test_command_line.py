@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.workloads.trained_job import train
 
 from fairlead.workloads.command_line import main
 from fairlead.workloads.registry import WORKLOADS
@@ -113,13 +114,7 @@ def test_a_process_that_is_told_to_stop_saves_and_a_new_one_ends_alike(tmp_path:
     options = ("lm", "--small", "--steps", "400", "--log-every", "20")
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-    def whole() -> str:
-        done = subprocess.run(
-            command(*options), env=env, capture_output=True, text=True, check=True
-        )
-        return done.stdout.splitlines()[-1]
-
-    saving = command(*options, "--checkpoint-dir", str(tmp_path))
+    saving = command(*options, "--checkpoint-dir", str(tmp_path / "parts"))
     with subprocess.Popen(saving, env=env, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         assert next(first.stdout).startswith("step 20 batch 5 loss ")
@@ -129,4 +124,5 @@ def test_a_process_that_is_told_to_stop_saves_and_a_new_one_ends_alike(tmp_path:
     assert "done" not in rest
     second = subprocess.run(saving, env=env, capture_output=True, text=True, check=True)
     assert "step 20 " not in second.stdout
-    assert second.stdout.splitlines()[-1] == whole()
+    whole = train("lm", tmp_path / "whole", steps=400)
+    assert second.stdout.splitlines()[-1] == f"done: 400 steps, weights {whole.weights}"

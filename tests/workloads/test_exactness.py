@@ -2,15 +2,14 @@
 
 import importlib.util
 import json
-import os
-import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.ranks import run_ranks
+from tests.workloads.trained_job import NEVER, STEPS, TrainedJob, start, train
 
 from fairlead.workloads.registry import WORKLOADS
 
@@ -23,7 +22,7 @@ pytestmark = [
 NEEDS_GYMNASIUM = pytest.mark.skipif(
     importlib.util.find_spec("gymnasium") is None, reason="Gymnasium is not installed"
 )
-STEPS, STOPS = 30, (7, 22)
+STOPS = (7, 22)
 FAST = ("lm", "recommendation", "a3c")
 HAVE_BUFFERS = ("resnet18", "cyclegan")
 NAMES = [
@@ -36,52 +35,6 @@ NAMES = [
     )
     for name in WORKLOADS
 ]
-
-
-@dataclass
-class TrainedJob:
-    """What all starts of a job have done."""
-
-    rows: list[list[int]] = field(default_factory=list)  # samples of each step
-    losses: list[float] = field(default_factory=list)
-    weights: str = ""
-    steps: int = 0
-
-    @property
-    def batch_sizes(self) -> list[int]:
-        return sorted({len(rows) for rows in self.rows})
-
-
-def train(
-    name: str, folder: Path, stops: Sequence[int] = (), parks: bool = False, **options: Any
-) -> TrainedJob:
-    """Run a job to its end. stops: steps after which it gets SIGTERM; new objects go on from there."""
-    import torch
-
-    from fairlead.workloads.training import Training, TrainingOptions
-
-    torch.set_num_threads(1)
-    job, workload = TrainedJob(), WORKLOADS[name]
-    chosen = {"batch_size": workload.batch_sizes[0], "steps": STEPS, **options}
-    for stop in [*stops, -1]:
-        run = Training(
-            workload,
-            TrainingOptions(small=True, on_stop="return", checkpoint_dir=folder, **chosen),
-        )
-
-        def watch(step: int, rows: Any, loss: float, run: Any = run, stop: int = stop) -> None:
-            job.rows.append(rows.tolist())
-            job.losses.append(loss)
-            if parks:
-                run.state.park()
-                run.state.resume()
-            if step == stop:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        result = run.run(watch)
-        assert result.completed == (stop == -1)
-        job.weights, job.steps = result.weights, result.steps
-    return job
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,7 +58,7 @@ def test_parked_after_every_step_it_ends_with_the_same_bits(tmp_path: Path) -> N
 def test_a_job_that_adapts_goes_on_with_its_batch_size_and_its_memory(
     mode: str, name: str, batch_size: int, stops: tuple[int, ...], tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"mode": mode, "interval": 1, "batch_size": batch_size}
+    options: dict[str, Any] = {"mode": mode, "accordion_interval": 1, "batch_size": batch_size}
     options["steps"] = 4 * STEPS
     whole = train(name, tmp_path / "whole", **options)
     parts = train(name, tmp_path / "parts", stops, **options)
@@ -131,16 +84,21 @@ def test_another_seed_gives_other_batches_and_other_weights(tmp_path: Path) -> N
     assert first.weights != second.weights
 
 
-def rank(rank: int, name: str, folder: Path, mode: str, stops: Sequence[int]) -> None:
-    """A rank of a job, all starts of it."""
-    job = train(name, folder / "checkpoints", stops, mode=mode)
-    (folder / f"rank-{rank}.json").write_text(json.dumps([job.weights, job.rows, job.losses]))
+def rank(rank: int, name: str, folder: Path, mode: str, stop: int) -> None:
+    """A rank of one start of a job."""
+    file = folder / f"rank-{rank}.json"
+    job = TrainedJob(**json.loads(file.read_text())) if file.exists() else TrainedJob()
+    start(job, name, folder / "checkpoints", stop, mode=mode)
+    file.write_text(json.dumps(asdict(job)))
 
 
-def ranks(name: str, folder: Path, mode: str, stops: Sequence[int]) -> list[Any]:
+def train_ranks(name: str, folder: Path, mode: str, stops: Sequence[int]) -> list[TrainedJob]:
+    """What each of two ranks has done. Each start has new processes, as two starts cannot share a port."""
     folder.mkdir()
-    assert run_ranks(2, rank, name, folder, mode, stops) == [0, 0]
-    return [json.loads((folder / f"rank-{i}.json").read_text()) for i in range(2)]
+    for stop in [*stops, NEVER]:
+        assert run_ranks(2, rank, name, folder, mode, stop) == [0, 0]
+    files = (folder / f"rank-{i}.json" for i in range(2))
+    return [TrainedJob(**json.loads(file.read_text())) for file in files]
 
 
 @pytest.mark.parametrize(
@@ -153,14 +111,14 @@ def ranks(name: str, folder: Path, mode: str, stops: Sequence[int]) -> list[Any]
     ],
 )
 def test_two_ranks_preempted_end_with_the_same_bits(name: str, mode: str, tmp_path: Path) -> None:
-    whole = ranks(name, tmp_path / "whole", mode, ())
-    parts = ranks(name, tmp_path / "parts", mode, STOPS[:1])
+    whole = train_ranks(name, tmp_path / "whole", mode, ())
+    parts = train_ranks(name, tmp_path / "parts", mode, STOPS[:1])
     assert parts == whole
-    (first, rows, losses), (second, same_rows, other_losses) = whole
+    first, second = whole
     if name not in HAVE_BUFFERS:  # which are rank 0's from the next step on
-        assert first == second
-    assert rows == same_rows
-    assert losses != other_losses, "both ranks have trained on the same part"
+        assert first.weights == second.weights
+    assert first.rows == second.rows
+    assert first.losses != second.losses, "both ranks have trained on the same part"
 
 
 def shares(rank: int, folder: Path, batch_size: int) -> None:

@@ -50,7 +50,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> None:
             data=options.data,
             small=options.small,
             seed=options.seed,
-            interval=options.accordion_interval,
+            accordion_interval=options.accordion_interval,
             checkpoint_dir=options.checkpoint_dir,
         ),
     )

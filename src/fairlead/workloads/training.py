@@ -27,7 +27,7 @@ Watch = Callable[[int, torch.Tensor, float], None]
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """How a workload is trained. batch_size: samples per step, of all ranks together. steps: None = one pass
-    over the data, unless the scheduler says. interval: passes between two looks of Accordion."""
+    over the data, unless the scheduler says. accordion_interval: passes between two looks of Accordion."""
 
     batch_size: int
     mode: Mode = "static"
@@ -35,7 +35,7 @@ class TrainingOptions:
     data: Path | None = None
     small: bool = False
     seed: int = 0
-    interval: int = 10
+    accordion_interval: int = 10
     checkpoint_dir: Path | None = None
     on_stop: Literal["exit", "return"] = "exit"
 
@@ -66,7 +66,7 @@ class Training:
             options.mode,
             small=options.batch_size,
             large=workload.batch_sizes[-1],
-            interval=options.interval,
+            interval=options.accordion_interval,
         )
         self.state = TrainingState(
             model=self.network,
