@@ -42,12 +42,12 @@ def start(
     """One start of a job, to this step or its end."""
     import torch
 
-    from fairlead.workloads.training import Training, TrainingOptions
+    from fairlead.workloads.training import TrainingOptions, TrainingRun
 
     torch.set_num_threads(1)
     workload = WORKLOADS[name]
     chosen = {"batch_size": workload.batch_sizes[0], "steps": STEPS, **options}
-    run = Training(
+    run = TrainingRun(
         workload,
         TrainingOptions(small=True, on_stop="return", checkpoint_dir=folder, **chosen),
     )

@@ -25,7 +25,7 @@ from torch import nn
 
 from fairlead.client.random_state import derive_seed
 from fairlead.errors import InputError
-from fairlead.workloads.data import TensorSamples
+from fairlead.workloads.data import TensorDataset
 from fairlead.workloads.parts import BuildOptions, WorkloadParts
 
 MOVES, DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 20, 0.99, 0.5, 0.01
@@ -183,7 +183,7 @@ def build(options: BuildOptions) -> WorkloadParts:
     episodes = Episodes(options.rank)
     return WorkloadParts(
         model=ActorCritic(episodes, body, width, int(environment.action_space.n)),
-        samples=TensorSamples(torch.arange(ENVIRONMENTS)),
+        samples=TensorDataset(torch.arange(ENVIRONMENTS)),
         make_optimizer=partial(torch.optim.Adam, lr=LEARNING_RATE),
         learning_rate=LEARNING_RATE,
         growth_power=0.5,

@@ -41,7 +41,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> None:
     from fairlead.workloads import training
 
     training.make_deterministic()
-    run = training.Training(
+    run = training.TrainingRun(
         workload,
         training.TrainingOptions(
             batch_size=options.batch_size or workload.batch_sizes[0],

@@ -19,9 +19,9 @@ import torch
 from torch import nn
 
 from fairlead.workloads.data import (
+    Dataset,
     ImageFiles,
-    Samples,
-    UnpairedSamples,
+    UnpairedDataset,
     generate_images,
     image_paths,
 )
@@ -131,14 +131,14 @@ def build(options: BuildOptions) -> WorkloadParts:
     photographs, paintings = _domains(options, side)
     return WorkloadParts(
         model=CycleGan(side=side, width=width, blocks=blocks),
-        samples=UnpairedSamples(photographs, paintings),
+        samples=UnpairedDataset(photographs, paintings),
         make_optimizer=partial(torch.optim.Adam, lr=LEARNING_RATE, betas=(0.5, 0.999)),
         learning_rate=LEARNING_RATE,
         growth_power=0.5,
     )
 
 
-def _domains(options: BuildOptions, side: int) -> Iterator[Samples]:
+def _domains(options: BuildOptions, side: int) -> Iterator[Dataset]:
     """Photographs, and paintings."""
     if options.data is not None:
         for name in ("trainB", "trainA"):

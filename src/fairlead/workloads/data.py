@@ -1,4 +1,4 @@
-"""Samples of the workloads: read from a folder, or generated in the same shapes."""
+"""Data sets of the workloads: read from a folder, or generated in the same shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PADDING, UNKNOWN, BEGIN, END = range(4)  # numbers of the words that are none
 MARKS = 4  # of them
 
 
-class Samples(Protocol):
+class Dataset(Protocol):
     """A data set: ``samples[rows]`` are the tensors of these samples, each (len(rows), ...)."""
 
     def __len__(self) -> int: ...
@@ -30,7 +30,7 @@ class Samples(Protocol):
     def __getitem__(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]: ...
 
 
-class TensorSamples:
+class TensorDataset:
     """Samples that are in memory. length: where it is more than the tensors have, they are repeated."""
 
     def __init__(self, *tensors: torch.Tensor, length: int | None = None) -> None:
@@ -76,7 +76,7 @@ class ImageFiles:
 class LabelledImages:
     """Images of files with the numbers of their classes."""
 
-    def __init__(self, images: Samples, labels: torch.Tensor) -> None:
+    def __init__(self, images: Dataset, labels: torch.Tensor) -> None:
         self._images, self._labels = images, labels
 
     def __len__(self) -> int:
@@ -86,10 +86,10 @@ class LabelledImages:
         return *self._images[rows], self._labels[rows]
 
 
-class UnpairedSamples:
+class UnpairedDataset:
     """Samples of two domains: of the first by rows, each with one of the second that is drawn."""
 
-    def __init__(self, first: Samples, second: Samples) -> None:
+    def __init__(self, first: Dataset, second: Dataset) -> None:
         self._first, self._second = first, second
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class UnpairedSamples:
         return *self._first[rows], *self._second[drawn]
 
 
-class SetSamples:
+class SetDataset:
     """Samples that are sets of items, as rows of 0 and 1 (n, items). starts: (samples + 1,) where in
     ``members`` the items of each begin."""
 
@@ -125,12 +125,12 @@ class SetSamples:
         return (dense,)
 
 
-def read_cifar(folder: Path) -> TensorSamples:
+def read_cifar(folder: Path) -> TensorDataset:
     """Return the training images and labels of CIFAR-10: its Python batches ``data_batch_1`` to ``_5``."""
     parts = [_read_batch(_file(folder, f"data_batch_{i}")) for i in range(1, 6)]
     pixels = np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32)
     labels = [label for part in parts for label in part[b"labels"]]
-    return TensorSamples(torch.from_numpy(pixels), torch.tensor(labels))
+    return TensorDataset(torch.from_numpy(pixels), torch.tensor(labels))
 
 
 def read_image_classes(folder: Path, side: int) -> tuple[LabelledImages, int]:
@@ -170,7 +170,7 @@ def number_words(lines: Iterable[Sequence[str]], limit: int) -> dict[str, int]:
     return {word: number for number, word in enumerate(ranked, start=MARKS)}
 
 
-def read_ratings(folder: Path, least: float) -> tuple[SetSamples, int]:
+def read_ratings(folder: Path, least: float) -> tuple[SetDataset, int]:
     """Return each user's set of items that they rated ``least`` or better, and the number of items.
 
     The file is ``ratings.csv``: a header, then lines of user, item, rating and whatever else.
@@ -187,17 +187,17 @@ def read_ratings(folder: Path, least: float) -> tuple[SetSamples, int]:
     _, counts = np.unique(liked[:, 0], return_counts=True)
     items, members = np.unique(liked[:, 1], return_inverse=True)
     starts = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]))
-    return SetSamples(starts, torch.from_numpy(members), len(items)), len(items)
+    return SetDataset(starts, torch.from_numpy(members), len(items)), len(items)
 
 
-def generate_images(length: int, side: int, classes: int, labelled: bool = True) -> TensorSamples:
+def generate_images(length: int, side: int, classes: int, labelled: bool = True) -> TensorDataset:
     """Return noise around a colour for each class, and the classes, unless they are not wanted."""
     count = min(length, GENERATED_SAMPLES)
     labels = torch.arange(count) % classes
     colours = torch.randint(64, 192, (classes, 3, 1, 1), dtype=torch.int16)
     noise = torch.randint(-64, 64, (count, 3, side, side), dtype=torch.int16)
     images = (colours[labels] + noise).to(torch.uint8)
-    return TensorSamples(*((images, labels) if labelled else (images,)), length=length)
+    return TensorDataset(*((images, labels) if labelled else (images,)), length=length)
 
 
 def generate_words(length: int, words: int, vocabulary: int) -> torch.Tensor:
@@ -211,11 +211,11 @@ def generate_words(length: int, words: int, vocabulary: int) -> torch.Tensor:
     return text
 
 
-def generate_sets(length: int, items: int, members: int) -> SetSamples:
+def generate_sets(length: int, items: int, members: int) -> SetDataset:
     """Return sets of so many items each, popular ones more often."""
     count = min(length, GENERATED_SAMPLES)
     drawn = (torch.rand(count * members).square() * items).long()
-    return SetSamples(torch.arange(count + 1) * members, drawn, items, length=length)
+    return SetDataset(torch.arange(count + 1) * members, drawn, items, length=length)
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -16,7 +16,7 @@ from torch import nn
 from fairlead.errors import InputError
 from fairlead.workloads.data import (
     UNKNOWN,
-    TensorSamples,
+    TensorDataset,
     generate_words,
     number_words,
     read_lines,
@@ -56,7 +56,7 @@ def build(options: BuildOptions) -> WorkloadParts:
         words, length = _read(options.data, vocabulary), None
     return WorkloadParts(
         model=LanguageModel(vocabulary, width),
-        samples=TensorSamples(words, length=length),
+        samples=TensorDataset(words, length=length),
         make_optimizer=partial(torch.optim.SGD, lr=LEARNING_RATE),
         learning_rate=LEARNING_RATE,
         growth_power=0.5,

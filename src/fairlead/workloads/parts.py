@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fairlead.workloads.data import Samples
+from fairlead.workloads.data import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class WorkloadParts:
     """
 
     model: nn.Module
-    samples: Samples
+    samples: Dataset
     make_optimizer: Callable[[Any], torch.optim.Optimizer]
     learning_rate: float
     warmup: Callable[[int], float] = lambda _step: 1.0

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fairlead.workloads.data import Samples
+from fairlead.workloads.data import Dataset
 from fairlead.workloads.parts import WorkloadParts
 
 
@@ -93,7 +93,7 @@ def residual_network(
 
 
 def classification(
-    network: nn.Module, samples: Samples, *, weight_decay: float, learning_rate: float
+    network: nn.Module, samples: Dataset, *, weight_decay: float, learning_rate: float
 ) -> WorkloadParts:
     """Return the parts of a workload that classifies images, by SGD with momentum."""
     sgd: Callable[[Any], torch.optim.Optimizer] = partial(

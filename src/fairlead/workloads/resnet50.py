@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fairlead.workloads.data import Samples, generate_images, read_image_classes
+from fairlead.workloads.data import Dataset, generate_images, read_image_classes
 from fairlead.workloads.parts import BuildOptions, WorkloadParts
 from fairlead.workloads.residual_network import (
     bottleneck_block,
@@ -23,7 +23,7 @@ SAMPLES, SIDE, CLASSES = 100_000, 224, 1_000
 def build(options: BuildOptions) -> WorkloadParts:
     """Return the parts of the workload. small: an eighth of the width, 160 images of 64 x 64 pixels."""
     width, side = (8, 64) if options.small else (64, SIDE)
-    samples: Samples
+    samples: Dataset
     if options.data is None:
         classes = 10 if options.small else CLASSES
         samples = generate_images(160 if options.small else SAMPLES, side, classes)

@@ -50,7 +50,7 @@ class TrainingResult:
     completed: bool
 
 
-class Training:
+class TrainingRun:
     """One process of a job, from its start to its end or its preemption."""
 
     def __init__(self, workload: Workload, options: TrainingOptions) -> None:

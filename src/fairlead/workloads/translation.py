@@ -21,7 +21,7 @@ from fairlead.workloads.data import (
     MARKS,
     PADDING,
     UNKNOWN,
-    TensorSamples,
+    TensorDataset,
     generate_words,
     number_words,
     read_lines,
@@ -96,22 +96,22 @@ def build(options: BuildOptions) -> WorkloadParts:
     )
 
 
-def _generate(length: int, vocabulary: int) -> TensorSamples:
+def _generate(length: int, vocabulary: int) -> TensorDataset:
     """Sentences, and as their translations the same words by another vocabulary, in reverse order."""
     source = generate_words(length, GENERATED_WORDS, vocabulary)
     dictionary = torch.cat([torch.arange(MARKS), MARKS + torch.randperm(vocabulary - MARKS)])
     target = nn.functional.pad(dictionary[source.flip(1)], (1, 0), value=BEGIN)
-    return TensorSamples(source, nn.functional.pad(target, (0, 1), value=END), length=length)
+    return TensorDataset(source, nn.functional.pad(target, (0, 1), value=END), length=length)
 
 
-def _read(folder: Path, vocabulary: int) -> TensorSamples:
+def _read(folder: Path, vocabulary: int) -> TensorDataset:
     languages = [read_lines(folder, name) for name in ("train.de", "train.en")]
     if len(languages[0]) != len(languages[1]) or not languages[0]:
         counts = " and ".join(str(len(lines)) for lines in languages)
         raise InputError(
             f"{folder}: expected as many lines in train.de as in train.en, there are {counts}"
         )
-    return TensorSamples(*(_number(lines, vocabulary) for lines in languages))
+    return TensorDataset(*(_number(lines, vocabulary) for lines in languages))
 
 
 def _number(lines: list[list[str]], vocabulary: int) -> torch.Tensor:
