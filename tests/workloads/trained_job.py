@@ -52,9 +52,9 @@ def start(
         TrainingOptions(small=True, on_stop="return", checkpoint_dir=folder, **chosen),
     )
 
-    def watch(step: int, rows: Any, loss: float) -> None:
+    def watch(step: int, rows: Any, loss: Any) -> None:
         job.rows.append(rows.tolist())
-        job.losses.append(loss)
+        job.losses.append(float(loss))
         if parks:
             run.state.park()
             run.state.resume()

@@ -56,7 +56,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> None:
     )
     is_first = run.environment.rank == 0
 
-    def watch(step: int, rows: torch.Tensor, loss: float) -> None:
+    def watch(step: int, rows: torch.Tensor, loss: torch.Tensor) -> None:
         if is_first and step % options.log_every == 0:
             print(f"step {step} batch {len(rows)} loss {loss:.4f}", flush=True)
 

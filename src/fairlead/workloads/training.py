@@ -21,7 +21,7 @@ from fairlead.workloads.adaptation import Mode, StaticRule, make_rule
 from fairlead.workloads.parts import BuildOptions
 from fairlead.workloads.registry import Workload
 
-Watch = Callable[[int, torch.Tensor, float], None]
+Watch = Callable[[int, torch.Tensor, torch.Tensor], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +79,14 @@ class TrainingRun:
 
     def run(self, watch: Watch) -> TrainingResult:
         """Train. watch: called after each step with its number, from 1, the samples of all ranks, and the
-        loss of this one."""
+        loss of this one, which is still on its device."""
         model = self._connect_ranks()
         torch.manual_seed(derive_seed(self.options.seed, self.environment.rank))
         for rows in self.batches:
             loss = self._step(model, rows)
             if self._is_end_of_pass():
                 self._adapt()
-            watch(self.batches.step + 1, rows, float(loss.detach()))
+            watch(self.batches.step + 1, rows, loss.detach())
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
         return TrainingResult(
