@@ -24,6 +24,7 @@ from fairlead.cli.isolation_options import (
     isolation_of,
 )
 from fairlead.cli.option_records import takes_records
+from fairlead.cli.slurm_end import slurm_end_s
 from fairlead.cli.time_option import read_duration
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
@@ -38,7 +39,6 @@ from fairlead.cluster.log_lines import log_with_times
 from fairlead.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-SLURM_END = "SLURM_JOB_END_TIME"  # in the environment of a Slurm job: seconds since 1970
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
 
 
@@ -280,16 +280,7 @@ def _ends_s(text: str) -> float | None:
     Raises ConfigError."""
     if text:
         return time.time() + read_duration(text, "--ends-in")
-    slurm = os.environ.get(SLURM_END, "")
-    if not slurm:
-        return None
-    try:
-        return float(int(slurm))
-    except ValueError:
-        raise ConfigError(
-            f"{SLURM_END}: expected seconds since 1970, as Slurm sets it, got {slurm!r}; --ends-in says it "
-            "in its place"
-        ) from None
+    return slurm_end_s(os.environ)
 
 
 def _park_bytes(park_gb: float | None) -> int | None:
