@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import EngineNodes, engine_nodes
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
+
 
 def _names(cluster: EngineNodes) -> set[str]:
     return set(cluster.service.engine.state.fleet.nodes)
@@ -37,14 +39,12 @@ def test_a_node_that_is_lost_is_forgotten_with_its_leases(tmp_path: Path) -> Non
         job = cluster.submit()
         cluster.until(lambda: (job, 1) in one.leased)
         one.run(job, 1)
+        one.say()
+        cluster.node("two").register()
         cluster.silence(one)
-        cluster.until_silence_tells(
-            lambda: (
-                print(cluster.view("one"), cluster.service.engine.state.registry.on_node)
-                or not _names(cluster)
-            )
-        )
-        assert cluster.job(job).state == "preempted"
+        cluster.until_silence_tells(lambda: _names(cluster) == {"two"})
+        (attempt,) = cluster.service.store.attempts(job)[:1]
+        assert attempt.end is AttemptEnd.NODE_LOST
 
 
 @pytest.mark.parametrize("ends_in_s", [7200.0, -1.0])
