@@ -1,6 +1,5 @@
 """Each workload, preempted twice, ends with the weights of an uninterrupted run, to the last bit."""
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,19 +8,12 @@ from typing import Any
 
 import pytest
 from tests.ranks import run_ranks
+from tests.workloads.needs import NEEDS_GYMNASIUM, NEEDS_TORCH
 from tests.workloads.trained_job import NEVER, STEPS, TrainedJob, start, train
 
 from fairlead.workloads.registry import WORKLOADS
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"
-    ),
-]
-NEEDS_GYMNASIUM = pytest.mark.skipif(
-    importlib.util.find_spec("gymnasium") is None, reason="Gymnasium is not installed"
-)
+pytestmark = NEEDS_TORCH
 STOPS = (7, 22)
 FAST = ("lm", "recommendation", "a3c")
 HAVE_BUFFERS = ("resnet18", "cyclegan")

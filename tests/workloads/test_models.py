@@ -1,19 +1,11 @@
 """What is particular to single models."""
 
-import importlib.util
 from typing import Any
 
 import pytest
+from tests.workloads.needs import NEEDS_GYMNASIUM, NEEDS_TORCH
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"
-    ),
-]
-NEEDS_GYMNASIUM = pytest.mark.skipif(
-    importlib.util.find_spec("gymnasium") is None, reason="Gymnasium is not installed"
-)
+pytestmark = NEEDS_TORCH
 
 
 def has_gradient(model: Any) -> bool:

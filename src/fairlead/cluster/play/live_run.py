@@ -18,6 +18,7 @@ from fairlead.cluster.play.planned_jobs import PlayPlan
 from fairlead.cluster.play.player import PlayedJobs
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import PREEMPTIONS, AttemptEnd
+from fairlead.cluster.server.loaded_checkpoint import RESUMED
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.commands import EndJobs, JobEnd, StartRound
 from fairlead.model.events import JobsSubmitted, RoundEnded, RoundOutcome
@@ -83,11 +84,12 @@ class LiveRun:
         notes = [
             f"node {name} came or went meanwhile: it is counted for the whole time" for name in gone
         ]
-        tenants = {one.job.tenant for one in self.arrivals()}
-        wanted = {one.job.tenant for one in self.plan.jobs}
-        if wanted != {""} and tenants != wanted:
-            own = ", ".join(sorted(tenants))
-            notes.append(f"all jobs were submitted for {own}, not for the tenants of the trace")
+        wanted = {one.job.id: one.job.tenant for one in self.plan.jobs}
+        jobs = [one.job for one in self.arrivals()]
+        others = {job.tenant for job in jobs if wanted[job.id] not in ("", job.tenant)}
+        if others:
+            own = ", ".join(sorted(others))
+            notes.append(f"jobs were submitted for {own}, not for the tenants of the trace")
         return tuple(notes)
 
     @cached_property
@@ -137,7 +139,7 @@ class LiveRun:
         for one in self.played.ids.values():
             for attempt in self.played.attempts[one]:
                 if attempt.trained_s is not None:
-                    resumed = attempt.origin.startswith("resumed")
+                    resumed = attempt.origin.startswith(RESUMED)
                     found[resumed].append(max(attempt.trained_s - attempt.began_s, 0.0))
         return _mean(found[False]), _mean(found[True])
 
