@@ -226,6 +226,15 @@ def test_tables_agree_with_each_other_and_with_what_was_done(
         assert all(end <= start + 1e-9 for end, start in zip(ends, starts, strict=True))
 
 
+def test_a_program_that_cannot_be_started_has_held_its_devices() -> None:
+    attempt = attempt_view(
+        0, 1, [A0], 0.0, 2.0, trained_s=None, to_step=0.0, wait_s=-1.0, end=AttemptEnd.FAILED
+    )
+    tables = _tables([job_view(0, 0.0, 2.0, state="dropped", steps=0.0)], [attempt], [0.0])
+    row = _row(tables.jobs, 0)
+    assert (row["start_s"], row["run_s"], row["restart_lost_s"]) == (0.0, 2.0, 2.0)
+
+
 def test_a_node_that_has_left_counts_with_the_devices_that_were_used() -> None:
     run = live_run(
         [job_view(0, 0.0, 9.0)],

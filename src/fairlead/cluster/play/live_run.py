@@ -158,7 +158,8 @@ class LiveRun:
             view = self.played.jobs[given]
             for attempt in self.played.attempts[given]:
                 places = list(zip(attempt.nodes, attempt.devices, strict=False))
-                if places and (attempt.wait_s >= 0 or attempt.trained_s is not None):
+                told = attempt.wait_s >= 0 or attempt.trained_s is not None
+                if places and (told or attempt.end is AttemptEnd.FAILED):
                     at = tuple(devices[place] for place in places)
                     found.append(_stay(job, view, attempt, at, first_s))
         return sorted(found, key=lambda stay: stay.began_s)
