@@ -1,3 +1,4 @@
+import signal
 from typing import Any
 
 import pytest
@@ -230,6 +231,26 @@ def test_a_rank_that_left_for_storage_says_so_though_others_ended_for_it_before(
     one.record_exit(6.0)
     status = one.status(7.0)
     assert (status.exit_code, status.failure, status.reason) == (73, failure, why)
+
+
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("code", [73, -signal.SIGTERM, -signal.SIGKILL])
+def test_a_rank_that_left_for_storage_is_to_blame_though_another_ended_before(
+    code: int, told: bool
+) -> None:
+    """told: the server has had the rest of the gang stopped by then."""
+    one = start(ranks=TWO, world_size=3)
+    one.started(1.0)
+    missed = Failure(rank=1, exit_code=76, message="rank 0 is gone", secondary=True)
+    why = "checkpoint directory '/c/1': Read-only file system"
+    failure = Failure(rank=0, exit_code=code, message=why, directory="out_of_order")
+    if told:
+        one.stop("rank 2: exit code 76: rank 0 is gone", 5.0)
+    one.exited(1, 76, missed, 5.5)
+    one.exited(0, code, failure, 6.0)
+    one.record_exit(6.0)
+    status = one.status(7.0)
+    assert (status.failure, status.reason) == (failure, f"rank 0: {why}")
 
 
 def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:

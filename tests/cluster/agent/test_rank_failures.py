@@ -143,7 +143,19 @@ def test_a_rank_whose_checkpoints_are_damaged_says_so() -> None:
     assert sentence(failure, 1) == "of /x/1:  none is whole"
     assert (failure.kind, failure.directory, failure.path) == ("exit", "out_of_order", "/x/1")
     assert failure.of_checkpoints
-    assert not exit_failure(0, -9, report, "", world_size=1).of_checkpoints
+    assert not exit_failure(0, -11, report, "", world_size=1).of_checkpoints
+
+
+@pytest.mark.parametrize("code", [-signal.SIGTERM, -signal.SIGKILL])
+def test_a_rank_that_is_killed_as_it_leaves_for_its_checkpoints_says_so(code: int) -> None:
+    """Its connections close before its process has ended: others that miss it may end first, and it is ended
+    for them."""
+    damage = FailureReport("DamagedError", "of /x/1: none is whole", damaged=True)
+    failure = exit_failure(0, code, damage, "", world_size=3, checkpoints="/x/1")
+    assert (failure.directory, failure.of_checkpoints) == ("out_of_order", True)
+    storage = FailureReport("OSError", "x", storage=errno.EROFS)
+    failure = exit_failure(0, code, storage, "", world_size=3, checkpoints="/x/1")
+    assert (failure.directory, failure.secondary) == ("out_of_order", False)
 
 
 def test_a_rank_that_left_for_storage_says_what_is_the_matter_with_it() -> None:

@@ -1,9 +1,7 @@
 """The ends of the ranks of an attempt, and which of them is to blame."""
 
-import signal
-
 from fairlead.cluster.agent.proc import oom_kills
-from fairlead.cluster.agent.rank_failures import first_to_fail, sentence
+from fairlead.cluster.agent.rank_failures import first_to_fail, sentence, was_killed
 from fairlead.cluster.protocol.messages import Failure
 
 
@@ -55,7 +53,7 @@ class RankExits:
         is_first = not self.has_failed
         if is_first:
             self.code = code
-        if failure is not None and not (self._failures and code == -signal.SIGKILL):
+        if failure is not None and not (self._failures and was_killed(failure)):
             self._failures.append(failure)  # later ones are killed for it
         return is_first
 

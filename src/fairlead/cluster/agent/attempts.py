@@ -13,7 +13,7 @@ from fairlead.cluster.agent.attempt_exits import RankExits
 from fairlead.cluster.agent.attempt_steps import StepProgress
 from fairlead.cluster.agent.attempt_times import DeviceWait, StopOrder, TrainingTimes, between
 from fairlead.cluster.agent.lease import NodeLease, ReportedLease
-from fairlead.cluster.agent.rank_failures import one_line, sentence
+from fairlead.cluster.agent.rank_failures import one_line, sentence, was_killed
 from fairlead.cluster.agent.stalls import AttemptStall
 from fairlead.cluster.protocol.messages import (
     WOULD_LOSE,
@@ -237,7 +237,7 @@ class NodeAttempt:
             if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exits.code = code
             return self.hears_rank_0 and rank == 0 and not self.steps.all_done
-        if failure is not None and self.stop_order.given and code == -signal.SIGKILL:
+        if failure is not None and self.stop_order.given and was_killed(failure):
             failure = msgspec.structs.replace(failure, secondary=True)
         if self.exits.fail(code, failure):
             self.state = "stopping"
@@ -349,7 +349,7 @@ class NodeAttempt:
 
     def _killed_late(self, failure: Failure) -> bool:
         """Return whether it did not end when it was told to."""
-        return failure.exit_code == -signal.SIGKILL and self.stop_order.given
+        return was_killed(failure) and self.stop_order.given
 
     def _completed(self) -> bool:
         if not self.ended or self.exits.code != 0 or not self.assignment.has_rank_0:

@@ -134,9 +134,9 @@ def exit_failure(
         if missing is not None:
             text = one_line(missing[1])[:LINE]
             return Failure(kind="not_started", rank=rank, exit_code=code, message=text)
-    if report is not None and report.storage > 0 and code > 0:
+    if report is not None and report.storage > 0 and _left(code):
         return _of_storage(rank, code, report, checkpoints)
-    if report is not None and report.damaged and code > 0:
+    if report is not None and report.damaged and _left(code):
         return _of_damage(rank, code, report, checkpoints)
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
@@ -158,6 +158,12 @@ def exit_failure(
         traceback="" if report is None else clean(report.traceback, MAX_TRACEBACK),
         secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(LOST_PEER_WORDS.search(line))),
     )
+
+
+def _left(code: int) -> bool:
+    """Return whether a rank that told why it leaves has left. Its connections close before its process has
+    ended: ranks that miss it may be heard of first, and it is killed for them."""
+    return code > 0 or code in (-signal.SIGTERM, -signal.SIGKILL)
 
 
 def _printed_report(output: str) -> FailureReport | None:
@@ -245,6 +251,11 @@ def sentence(failure: Failure, world_size: int) -> str:
     if code < 0:
         how = f"killed by signal {-code} ({signal_name(-code)})"
     return f"{who}{how}" + (f": {failure.message}" if failure.message else "")
+
+
+def was_killed(failure: Failure) -> bool:
+    """Return whether a rank ended for SIGKILL alone: it had not left for its checkpoints by then."""
+    return failure.exit_code == -signal.SIGKILL and not failure.directory
 
 
 def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
