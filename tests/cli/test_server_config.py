@@ -59,6 +59,8 @@ open_metrics = true
 seed = 11
 webhook = "https://ops.example/hook"
 webhook_secret = "secret"
+engine = "slurm"
+engine_config = "engine.toml"
 compile_in_background = true
 """
 

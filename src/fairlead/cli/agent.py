@@ -25,7 +25,6 @@ from fairlead.cli.isolation_options import (
 )
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.slurm_end import slurm_end_s
-from fairlead.cli.time_option import read_duration
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
 from fairlead.cluster.agent.devices import NodeDevices, device_types, find_devices
@@ -37,6 +36,7 @@ from fairlead.cluster.agent.stop_agent import stop_agent
 from fairlead.cluster.agent.zygote import missing
 from fairlead.cluster.log_lines import log_with_times
 from fairlead.errors import ConfigError
+from fairlead.model.duration_text import read_duration
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")

@@ -103,6 +103,7 @@ COMMANDS = (
         "audit:audit",
         "Print the audit log: who changed what, when and from where, and who was refused.",
     ),
+    LazyCommand("engine", "engine:engine", "Show the engine that starts nodes. For admins."),
     LazyCommand("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 

@@ -21,6 +21,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_SEED
 
 if TYPE_CHECKING:
+    from fairlead.cluster.autoscaling.engine_config import EngineConfig
     from fairlead.cluster.server.options import LiveOptions
     from fairlead.cluster.server.runtime_options import RereadOptions
     from fairlead.cluster.server.server import Listening, Server
@@ -205,6 +206,26 @@ class WebhookOptions:
     ] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Who starts the nodes."""
+
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|slurm|command",
+            help="What starts nodes when jobs want them, and ends them when none does. Default: agents are "
+            "started by hand.",
+        ),
+    ] = None
+    engine_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --engine: TOML file of the nodes that it may start."
+        ),
+    ] = None
+
+
 @takes_records
 def serve(
     context: typer.Context,
@@ -215,6 +236,7 @@ def serve(
     limits: LimitOptions,
     record: RecordOptions,
     notices: WebhookOptions,
+    nodes: EngineOptions,
     ignore_witness: Annotated[
         list[str] | None,
         typer.Option(
@@ -264,7 +286,7 @@ def serve(
     from fairlead.model import jit
 
     file = cast(ServerConfig | None, context.obj) if config is not None else None
-    records = (scheduling, timing, limits, record, notices)
+    records = (scheduling, timing, limits, record, notices, nodes)
     given = {name: value for one in records for name, value in vars(one).items()}
     given |= {"seed": seed, "ignore_witness": ignore_witness}
     with nullcontext() if file is None else file.naming_fields():
@@ -282,6 +304,8 @@ def serve(
         new_tokens=new_tokens,
         audit=AuditLimits(file_bytes=record.audit_size << 20, files=record.audit_files),
     )
+    if options.engine is not None:
+        options.engine.check(listening.host)
     if ready_fd is not None:
         check_ready_fd(ready_fd)
     check_outside_jobs("serve", inside_job)
@@ -338,7 +362,21 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
             keep_checkpoints=given["keep_checkpoints"],
         ),
         webhook=read_webhook(given["webhook"], None if secret is None else Path(secret)),
+        engine=_engine(given["engine"], given["engine_config"]),
     )
+
+
+def _engine(name: str | None, path: Path | str | None) -> "EngineConfig | None":
+    """The engine of the options; None = there is none. Raises ConfigError."""
+    from fairlead.cluster.autoscaling.engine_config import ENGINES, read_engine_config
+
+    if name is None and path is None:
+        return None
+    if name is None or path is None:
+        raise ConfigError("--engine and --engine-config: give both or none")
+    if name not in ENGINES:
+        raise ConfigError(f"--engine: must be one of {', '.join(ENGINES)}, got {name!r}")
+    return read_engine_config(Path(path), name)
 
 
 class Rereader:

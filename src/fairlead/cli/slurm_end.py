@@ -1,17 +1,15 @@
 """When the Slurm job ends that this process is a part of."""
 
-import re
 import subprocess
 import time
 from collections.abc import Mapping
 
+from fairlead.cluster.autoscaling.slurm_time import ENDLESS, read_slurm_time
 from fairlead.errors import ConfigError
 
 END = "SLURM_JOB_END_TIME"  # seconds since 1970; not set by Slurm 22.05 and before
 JOB = "SLURM_JOB_ID"
 ASK_S = 10.0  # that squeue may take
-_LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")  # days-hours:minutes:seconds
-_ENDLESS = ("UNLIMITED", "NOT_SET")
 
 
 def slurm_end_s(environment: Mapping[str, str]) -> float | None:
@@ -26,13 +24,12 @@ def slurm_end_s(environment: Mapping[str, str]) -> float | None:
     if not (job := environment.get(JOB, "")):
         return None
     left = _ask(job)
-    if left in _ENDLESS:
+    if left in ENDLESS:
         return None
-    found = _LEFT.fullmatch(left)
-    if found is None:
+    seconds = read_slurm_time(left)
+    if seconds is None:
         raise ConfigError(f"squeue: expected the time left of job {job}, got {left!r}{_HINT}")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return time.time() + ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return time.time() + seconds
 
 
 _HINT = "; --ends-in says in its place when this node is taken away"

@@ -20,6 +20,7 @@ from fairlead.cluster.protocol.api_models import (
     parked_text,
 )
 from fairlead.cluster.protocol.deadlines import deadline_cell
+from fairlead.cluster.protocol.engine_views import EngineView
 from fairlead.model.duration_text import DASH, duration
 
 MIN_LAST_COLUMN = (
@@ -186,6 +187,35 @@ def node_table(nodes: Iterable[NodeView]) -> Table:
     return table(
         "node state type >held jobs_by_device host parked jobs_run_as seen since why", rows
     )
+
+
+def engine_table(engine: EngineView) -> Table:
+    """One accelerator type per line."""
+    rows = [
+        (
+            one.accelerator,
+            f"{one.running}",
+            f"{one.queued}",
+            f"{one.ending}",
+            f"{one.minimum}-{one.maximum}",
+            f"{one.devices}",
+            f"{one.price:.2g}",
+            f"{one.asks}",
+            f"{one.gives_back}",
+            one.why,
+        )
+        for one in engine.types
+    ]
+    return table("type >running >queued >ending >nodes >devices >price >asks >gives_back why", rows)
+
+
+def launch_table(engine: EngineView) -> Table:
+    """One node that was asked for per line."""
+    rows = [
+        (one.node, one.id, one.state, one.accelerator, duration(one.left_s), one.why)
+        for one in engine.launches
+    ]
+    return table("node id state type left why", rows)
 
 
 def _job(job: int) -> str:

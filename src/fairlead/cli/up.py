@@ -18,6 +18,7 @@ from fairlead.cli import interrupts
 from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.round_option import LiveRoundOption
+from fairlead.cli.slurm_allocation import SlurmAllocation, read_allocation
 from fairlead.cluster.agent.devices import device_types
 from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.end_signals import end_signals, ignore_end_signals
@@ -26,6 +27,7 @@ from fairlead.errors import ConfigError, FairleadError
 from fairlead.model import jit
 
 PORT = 8470
+LEAVE_S = 60.0  # for the other agents to leave once one has, as the Slurm job ends
 PREFORK = "numpy,fairlead.client.iterator"
 DEFAULT_DIRECTORY = Path("~/.local/state/fairlead/up")
 
@@ -66,6 +68,13 @@ def up(
             show_default=PREFORK,
         ),
     ] = None,
+    slurm: Annotated[
+        bool,
+        typer.Option(
+            "--slurm",
+            help="In a Slurm job: an agent on each of its nodes, until the job ends.",
+        ),
+    ] = False,
     inside_job: InsideJob = False,
 ) -> None:
     """Start a server and an agent for this machine, and run them until Ctrl-C.
@@ -77,8 +86,11 @@ def up(
         for option, given in (("--devices", devices), ("--prefork", prefork)):
             if given is not None:
                 raise ConfigError(f"{option}: the demo has devices and jobs of its own")
+        if slurm:
+            raise ConfigError("--slurm: the demo runs on this machine alone")
         _demo(state, policy, round_s, port)
         return
+    allocation = read_allocation(os.environ) if slurm else None
     types = device_types(devices or "nvml")  # before a server has been started for it
     check_outside_jobs("up", inside_job)
     forked = ("--prefork", PREFORK if prefork is None else prefork)
@@ -93,17 +105,60 @@ def up(
         "--compile-in-background",
     )
     directory = (state or DEFAULT_DIRECTORY.expanduser()).absolute()
-    host = socket.gethostname()
-    nodes = {
-        host if len(types) == 1 else f"{host}-{one.partition('=')[0]}": ("--devices", one, *forked)
-        for one in types
-    }
-    with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:
+    if allocation is None:
+        made = LocalCluster(directory, _nodes(types, forked), serve, report=_print_reason)
+    else:
+        made = _cluster_of(allocation, directory, types=types, forked=forked, serve=serve)
+    with _running(made) as cluster:
         _print_addresses(cluster)
         announce(f"files: {directory}\nCtrl-C ends it; jobs save first")
         while not (name := cluster.broken()):
             time.sleep(0.5)
-        raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
+        if allocation is None or not _is_over(cluster):
+            raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
+        announce("the Slurm job is about to end; jobs have saved")
+
+
+def _nodes(types: list[str], forked: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """This machine as nodes, one of each type, with the options of their agents."""
+    host = socket.gethostname()
+    return {
+        host if len(types) == 1 else f"{host}-{one.partition('=')[0]}": ("--devices", one, *forked)
+        for one in types
+    }
+
+
+def _cluster_of(
+    allocation: SlurmAllocation,
+    directory: Path,
+    *,
+    types: list[str],
+    forked: tuple[str, ...],
+    serve: tuple[str, ...],
+) -> LocalCluster:
+    """The cluster of a Slurm job: the server here, an agent on each node, its state on the node."""
+    if len(types) != 1:
+        raise ConfigError(f"--devices: with --slurm one type, got {','.join(types)}")
+    state = Path(tempfile.gettempdir()) / f"fairlead-slurm-{allocation.job}"
+    options = {
+        node: ("--devices", types[0], *forked, "--state", str(state / node))
+        for node in allocation.nodes
+    }
+    return LocalCluster(
+        directory,
+        options,
+        (*serve, "--host", allocation.address),
+        remote={node: allocation.step(node) for node in allocation.nodes},
+        report=_print_reason,
+    )
+
+
+def _is_over(cluster: LocalCluster) -> bool:
+    """Return whether all agents leave as the Slurm job ends, and not one alone."""
+    until = time.monotonic() + LEAVE_S
+    while not (left := cluster.has_been_left()) and time.monotonic() < until:
+        time.sleep(0.5)
+    return left
 
 
 def _demo(state: Path | None, policy: str, round_s: str | None, port: int | None) -> None:

@@ -31,6 +31,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.audit import AuditPage
+from fairlead.cluster.protocol.engine_views import EngineView
 from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
@@ -235,6 +236,12 @@ class Client:
     def nodes(self) -> list[NodeView]:
         """Return all nodes, with their states and what their devices are used for."""
         return self._call("GET", "/v1/nodes", list[NodeView])
+
+    def engine_plan(self) -> EngineView:
+        """Return what the engine that starts nodes is asked for now, and why. For admins.
+
+        Raises ConflictError where the server has none."""
+        return self._call("GET", "/v1/engine", EngineView)
 
     def drain(self, node: str) -> list[str]:
         """Take a node out of service: its jobs save and move, and none comes to it. Returns a sentence for

@@ -31,12 +31,14 @@ END_S = 20.0  # for a process to end after SIGTERM, and again after the second o
 class LocalCluster:
     """``start`` it, and ``stop`` it whatever happens. All its files are in one directory.
 
-    nodes: name -> its options for ``fairlead agent``; serve: more options of ``fairlead serve``.
+    nodes: name -> its options for ``fairlead agent``; serve: more options of ``fairlead serve``; remote: name
+    -> the words before the command of a node's agent, which run it on another machine.
     """
 
     directory: Path
     nodes: Mapping[str, Sequence[str]]
     serve: tuple[str, ...] = ()
+    remote: Mapping[str, Sequence[str]] = field(default_factory=dict)
     url: str = ""  # for people and tools
     agent_address: str = ""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
@@ -62,9 +64,10 @@ class LocalCluster:
         self.start_server()
         for node, options in self.nodes.items():
             where = ("--server", self.agent_address, "--node", node)
-            files = ("--state", str(self.directory / node))
-            token = ("--token-file", str(self.state / "agent.token"))
-            self._run(node, ("agent", *where, *files, *token, *options))
+            files: tuple[str, ...] = ("--state", str(self.directory / node))
+            files += ("--token-file", str(self.state / "agent.token"))
+            before = self.remote.get(node, ())  # that machine's files are its own
+            self._run(node, ("agent", *where, *(() if before else files), *options), before=before)
         with self.client() as client:
             for node in self.nodes:
                 self._await_node(client, node)
@@ -100,6 +103,10 @@ class LocalCluster:
                 if _ended(group, number, timeout_s):
                     break
 
+    def has_been_left(self) -> bool:
+        """Return whether all agents have ended in order, as they do before their nodes are taken away."""
+        return all(self.processes[node].poll() == 0 for node in self.nodes)
+
     def broken(self) -> str:
         """The name of a process that has ended by itself, "" = none."""
         return next((name for name, p in self.processes.items() if p.poll() is not None), "")
@@ -115,12 +122,21 @@ class LocalCluster:
         return self.directory / f"{name}.log"
 
     def _run(
-        self, name: str, arguments: Sequence[str], fds: tuple[int, ...] = ()
+        self,
+        name: str,
+        arguments: Sequence[str],
+        fds: tuple[int, ...] = (),
+        before: Sequence[str] = (),
     ) -> "subprocess.Popen[bytes]":
+        """before: words before the command; the agent's token is in its environment then."""
+        environment = dict(os.environ)
+        if before:
+            environment["FAIRLEAD_AGENT_TOKEN"] = (self.state / "agent.token").read_text().strip()
         with self._log(name).open("wb") as log, _interrupts_wait() as mask:
             process = self.processes[name] = subprocess.Popen(
                 # Within a job too: it ends with us in any case, and who starts us has been told.
-                (sys.executable, "-m", "fairlead", *arguments, "--inside-job"),
+                (*before, sys.executable, "-m", "fairlead", *arguments, "--inside-job"),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

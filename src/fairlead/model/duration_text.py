@@ -1,7 +1,12 @@
-"""Durations formatted for people."""
+"""Durations as people read and write them."""
 
 import math
+import re
 
+from fairlead.errors import ConfigError
+
+SHORT = re.compile(r"(\d{1,6})([smhd])")  # a duration as people write it
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}  # seconds of each
 DASH = "-"  # stands for a duration that is not known
 
 
@@ -22,6 +27,14 @@ def duration(seconds: float | None) -> str:
     if whole < 86_400:
         return _two_units(whole, "h", 3600, "min", 60)
     return _two_units(whole, "d", 86_400, "h", 3600)
+
+
+def read_duration(text: str, option: str) -> float:
+    """Seconds, from text as 90m, 12h or 7d. Raises ConfigError."""
+    found = SHORT.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise ConfigError(f"{option}: expected a time as 30s, 90m, 12h or 7d, got {text!r}")
+    return int(found[1]) * UNITS[found[2]]
 
 
 def _two_units(seconds: int, large: str, large_s: int, small: str, small_s: int) -> str:

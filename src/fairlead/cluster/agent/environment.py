@@ -7,6 +7,9 @@ _PASSED_ON = frozenset(
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
         *("LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH"),
         *("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
+        # Which Slurm job it is a part of, for ``--launch-with srun``. With others, as SLURM_NTASKS,
+        # frameworks would believe that Slurm has started the ranks.
+        *("SLURM_JOB_ID", "SLURM_CONF"),
     }
 )
 

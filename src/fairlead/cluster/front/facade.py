@@ -26,6 +26,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
+from fairlead.cluster.protocol.engine_views import EngineView
 from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
@@ -179,6 +180,10 @@ class Facade(Protocol):
     def revoke_node(self, caller: Caller, node: str) -> None:
         """Let the token of a node count no more, and give it no other until it is put back into service
         (``undrain``): it is lost once its leases are over."""
+
+    def engine_plan(self, caller: Caller) -> EngineView:
+        """Return what the engine that starts nodes is asked for now, and why; ConflictError where the server
+        has none."""
 
     def set_policy(self, caller: Caller, policy: str) -> None:
         """Decide by another policy, ``NAME[:ARG]``, from the next round on."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from fairlead.cluster.autoscaling.engine_config import EngineConfig
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.protocol.read_job_spec import ACCELERATOR
 from fairlead.cluster.server.runtime_options import DEFAULT_RUNTIME, RuntimeOptions
@@ -54,6 +55,7 @@ class LiveOptions:
     ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
     runtime: RuntimeOptions = DEFAULT_RUNTIME  # at the start
     webhook: Webhook | None = None  # None: nobody is sent notices
+    engine: EngineConfig | None = None  # None: nodes come by themselves
 
 
 def live_options(
@@ -74,6 +76,7 @@ def live_options(
     ignored_witnesses: Collection[str] = (),
     runtime: RuntimeOptions = DEFAULT_RUNTIME,
     webhook: Webhook | None = None,
+    engine: EngineConfig | None = None,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: None = that of the profile, "auto" = by what switches cost; restart_s: 0 = it will be measured;
@@ -98,6 +101,8 @@ def live_options(
     _check_retention(runtime)
     for name in ignored_witnesses:
         check_name("--ignore-witness", name)
+    if engine is not None and cluster is not None:
+        raise ConfigError("--engine: its nodes come and go; leave --cluster out (prices: --prices)")
     named = None if cluster is None else parse_cluster(str(cluster))
     stated = {} if cluster is None else stated_prices(cluster)
     stated |= runtime.prices
@@ -119,6 +124,7 @@ def live_options(
         ignored_witnesses=frozenset(ignored_witnesses),
         runtime=replace(runtime, prices=stated),
         webhook=webhook,
+        engine=engine,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

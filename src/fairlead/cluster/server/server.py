@@ -20,6 +20,7 @@ from fairlead.cluster.server.notice_source import ServiceNotices
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.runtime_options import Reread, RuntimeOptions, set_log_level
 from fairlead.cluster.server.runtime_reload import RuntimeReload
+from fairlead.cluster.server.scaled_cluster import autoscaler_of
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.server.webhook import WebhookSender
 from fairlead.cluster.store.audit_log import DEFAULT_LIMITS, AuditLimits, AuditLog, local_entry
@@ -79,6 +80,7 @@ class Server:
             directory, self.service.engine.state.fleet, self.call_service.take
         )
         self.webhook = _sender(self.service)
+        self.engine = options.engine
         self.url = ""
         self.agent_address = ""
         self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
@@ -170,8 +172,18 @@ class Server:
         self.failure = problem
         self.ended.set()
 
+    def start_engine(self) -> None:
+        """Begin to ask the engine for nodes, if there is one: once the tokens are written."""
+        if self.engine is not None:
+            self.service.autoscaler = autoscaler_of(
+                self.engine, self.service, self.directory, self.agent_address
+            )
+            self.service.autoscaler.start()
+
     async def stop(self) -> None:
         """Stop listening, commit, and let go of the state directory. Jobs go on under their agents."""
+        if self.service.autoscaler is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self.service.autoscaler.close)
         await self._stop_front()
         loop = asyncio.get_running_loop()
         if self.webhook is not None:
@@ -219,6 +231,7 @@ async def serve(
             if server.new_tokens:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(None, server.service.accounts.tokens_delivered)
+            server.start_engine()
             await server.ended.wait()
         finally:
             await server.stop()

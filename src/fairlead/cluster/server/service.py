@@ -9,11 +9,9 @@ from typing import TypeVar, Unpack
 import numpy as np
 from prometheus_client.exposition import generate_latest
 
+from fairlead.cluster.autoscaling.autoscaler import Autoscaler
 from fairlead.cluster.front.caller_roles import check_admin, check_person
-from fairlead.cluster.front.facade import (
-    ConflictError,
-    NotFoundError,
-)
+from fairlead.cluster.front.facade import ConflictError, NotFoundError
 from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
 from fairlead.cluster.front.visible_tenants import may_see, without_others
 from fairlead.cluster.protocol.access import Caller, Role, TokenKind
@@ -30,6 +28,7 @@ from fairlead.cluster.protocol.api_models import (
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.engine_views import EngineView
 from fairlead.cluster.protocol.job_search import matches_state
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Register, Welcome
@@ -57,22 +56,11 @@ from fairlead.cluster.server.submission_checks import (
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.server.user_accounts import UserAccounts
-from fairlead.cluster.store.rows import (
-    AttemptRow,
-    JobRow,
-    NodeRow,
-    UserRow,
-)
+from fairlead.cluster.store.rows import AttemptRow, JobRow, NodeRow, UserRow
 from fairlead.cluster.store.store import Store
-from fairlead.cluster.store.tokens import (
-    check_name,
-)
+from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError, StoreError
-from fairlead.model.events import (
-    JobsCancelled,
-    JobsPaused,
-    JobsReweighted,
-)
+from fairlead.model.events import JobsCancelled, JobsPaused, JobsReweighted
 from fairlead.model.job import JobId
 from fairlead.policies import registry
 
@@ -116,6 +104,7 @@ class Service:
         )
         self._nodes_known = nodes_known or _ignore
         self._reload = reload
+        self.autoscaler: Autoscaler | None = None  # None: nodes come by themselves
         self.retention = Retention(self.engine, self.submissions, directory)
         state_of, audit = self.viewer.displayed_state, SearchAudit(directory)
         doors = SearchDoors(self._cancel, self._reweight, state_of, self._change, audit)
@@ -428,6 +417,13 @@ class Service:
             return do()
 
         return self._change(run)
+
+    def engine_plan(self, caller: Caller) -> EngineView:
+        """What the engine is asked for now, and why."""
+        check_admin(caller)
+        if self.autoscaler is None:
+            raise ConflictError("this server starts no nodes (`fairlead serve --engine`)")
+        return self.autoscaler.view()
 
     def set_policy(self, caller: Caller, policy: str) -> None:
         """From the next round on."""

@@ -27,6 +27,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.conversion_errors import shown
+from fairlead.cluster.protocol.engine_views import EngineView
 from fairlead.cluster.protocol.read_job_spec import (
     ACCELERATOR,
     check_spec,
@@ -110,6 +111,17 @@ def remove_node(context: Context, name: NodePath) -> Response:
     """Forget a node that will not come back. For admins."""
     context.facade.remove_node(context.caller, name)
     return Response(status_code=204)
+
+
+@router.get(
+    "/engine",
+    summary="Show the engine that starts nodes",
+    dependencies=_changes,
+    responses=answers(EngineView, 409),
+)
+def engine_plan(context: Context) -> Response:
+    """What Slurm, or another engine, is asked for now, and why, by accelerator type. For admins."""
+    return answer(context.facade.engine_plan(context.caller))
 
 
 @router.put(
