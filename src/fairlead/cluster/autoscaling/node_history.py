@@ -47,7 +47,7 @@ class NodeHistory:
         nodes: Mapping[str, NodeView],
         given_back: Collection[str],
     ) -> list[str]:
-        """Take note of who has come, who waits, and who has gone too early. Returns a sentence for each of the
+        """Note who has come, who waits, and who has gone too early. Returns a sentence for each of the
         last. launches: of the engine; nodes: of the cluster; given_back: names of those that are to end."""
         now, here = self._monotonic(), {one.node: one for one in launches}
         for one in launches:
