@@ -64,9 +64,7 @@ from fairlead.cluster.store.rows import (
     UserRow,
 )
 from fairlead.cluster.store.store import Store
-from fairlead.cluster.store.tokens import (
-    check_name,
-)
+from fairlead.cluster.store.tokens import check_name, check_tenant
 from fairlead.errors import ConfigError, StoreError
 from fairlead.model.events import (
     JobsCancelled,
@@ -171,7 +169,7 @@ class Service:
         check_person(caller)
         if tenant and tenant != caller.tenant:
             check_admin(caller)
-            check_name("tenant", tenant)
+            check_tenant(tenant)
         for position, spec in enumerate(specs):
             where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
             check_spec(spec, where)
