@@ -106,7 +106,7 @@ def test_strange_characters_survive(home: Path) -> None:
     [
         ("server = 5", "client.toml:1: server: expected"),
         ('sever = "x"', "client.toml:1: sever: "),
-        ("server", "client.toml: is not valid TOML"),
+        ("server", "client.toml:1: is not valid TOML"),
         ('server = "x"\n= 3', "client.toml:2: is not valid TOML"),
         ('token = "é"', "client.toml: token: has characters that no token has"),
     ],
