@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from fairlead.cli.job_history import (
@@ -10,6 +11,7 @@ from fairlead.cli.job_history import (
     expected_end,
     overhead_s,
 )
+from fairlead.cli.terminal_views import show
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Explanation,
@@ -191,3 +193,18 @@ def test_the_deadline_is_told_as_a_time() -> None:
     text = printed(msgspec.structs.replace(TOLD, job=due))
     assert re.search(r"Deadline 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d, 2 h after it was submitted", text)
     assert "Deadline" not in printed(TOLD)
+
+
+def test_what_a_server_sends_takes_no_terminal_over(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;own\x07\x1b[2J\x9b2J\u202e"
+    attempt = msgspec.structs.replace(
+        FIRST, traceback=f"{evil}first\n  second", why=f"{evil}\nFAKE"
+    )
+    story = msgspec.structs.replace(
+        TOLD, why_here=f"{evil}here", attempts=(attempt,), events=((1.0, evil),)
+    )
+    show(attempt_history(story, 100.0))
+    printed = capsys.readouterr().out
+    assert not set(printed) & set("\x1b\x07\x9b\u202e")
+    assert "first\n  second" in printed
+    assert "]0;own" in printed

@@ -52,6 +52,10 @@ def test_after_a_login_commands_need_no_options(
     assert call("status") == 0
     assert call("user add ann --tenant apes") == 0
     ann = capsys.readouterr().out.split()[-1]
+    assert call("user add ann --tenant apes") == 0
+    known = capsys.readouterr()
+    ann = known.out.split()[-1]
+    assert known.err == ""
     token.write_text(ann)
     assert call(f"login --token-file {token}") == 0, "the same server"
     assert "logged in as user ann of tenant apes" in capsys.readouterr().out
@@ -102,7 +106,7 @@ def test_strange_characters_survive(home: Path) -> None:
     [
         ("server = 5", "client.toml:1: server: expected"),
         ('sever = "x"', "client.toml:1: sever: "),
-        ("server", "client.toml: is not valid TOML"),
+        ("server", "client.toml:1: is not valid TOML"),
         ('server = "x"\n= 3', "client.toml:2: is not valid TOML"),
         ('token = "é"', "client.toml: token: has characters that no token has"),
     ],
@@ -131,3 +135,22 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     write_config(ClientConfig("http://h", "secret"))
     monkeypatch.setenv("FAIRLEAD_TOKEN", "")
     assert find_connection(None, None, None).token == "secret"
+
+
+def test_a_user_who_is_given_another_tenant_or_role_is_said_to_have_been_moved(
+    cluster: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(cluster.admin_token)
+    by = f"--server {cluster.url} --token-file {token}"
+    assert call(f"user add cat --tenant robots {by}") == 0
+    assert capsys.readouterr().err == ""
+    assert call(f"user add cat --tenant speech --json {by}") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith('{"token":')
+    assert said.err == (
+        "fairlead: user cat was a user of tenant robots and is now a user of tenant speech; jobs stay "
+        "where they are\n"
+    )
+    assert call(f"user add cat --role admin {by}") == 0
+    assert "cat was a user of tenant speech and is now an admin; jobs" in capsys.readouterr().err

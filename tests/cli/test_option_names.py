@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.call_command import call
 
+from fairlead.cli.option_errors import by_option
+
 NUMBERS = ("-3", "0", "nan", "inf", "1e400", "9" * 30, "abc", "")
 TIMES = ("-3", "nan", "inf", "1e400", "9" * 30, "abc", "")
 COUNTS = ("-3", "0", "1.5", "nan", "9" * 30, "abc", "")
@@ -106,6 +108,14 @@ def test_an_option_that_is_none_is_named_also_before_a_negative_number(
 def test_what_if_names_the_option(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--add-job", "--add-node"):
         assert refused(capsys, "what-if", f"{option}={value}").startswith(f"{option}: ")
+
+
+@pytest.mark.parametrize("option", ["--add-node", "--remove-node"])
+def test_what_a_server_refuses_of_a_what_if_names_the_option(option: str) -> None:
+    field = f"{option[2:].replace('-', '_')}s"
+    said = f"{field}: there is no node 'zz'"
+    assert by_option(said, ["what-if", option, "zz"]) == f"{option}: there is no node 'zz'"
+    assert by_option(said, ["what-if"]) == said
 
 
 @pytest.mark.parametrize(

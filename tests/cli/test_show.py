@@ -1,14 +1,23 @@
 """Tables of the live cluster."""
 
 import itertools
+import json
 import re
 
 import msgspec
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 from tests.cli.test_job_history import JOB
 
-from fairlead.cli.terminal_views import job_lines, node_table, show_age, status_screen
+from fairlead.cli.terminal_views import (
+    job_lines,
+    node_table,
+    print_json,
+    show,
+    show_age,
+    status_screen,
+)
 from fairlead.cluster.protocol.api_models import JobView, NodeView, StatusView
 
 
@@ -86,6 +95,29 @@ def test_deadlines_are_listed_where_there_are_any() -> None:
     due = msgspec.structs.replace(JOB, slo_s=99.0, deadline="past", deadline_left_s=-300.0)
     assert cells(due)["deadline"] == "late by 5 min"
     assert "deadline" not in cells(JOB)
+
+
+def test_nodes_and_users_names_take_no_terminal_over(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;own\x07\x1b[2J\nFAKE LINE\x9b2J\u202e"
+    node = NodeView(
+        name="n", accelerator="v100", devices=1, state="up", host=evil, simulated_devices=True,
+        last_seen_s=1.0, jobs=((),), runs_as=evil,
+    )  # fmt: skip
+    status = StatusView(
+        version="1", now_s=50.0, policy="las", profile="default", round=3, round_s=60.0,
+        round_ends_in_s=0.0, jobs={}, devices={}, solve="ok", solve_s=None, decide_s=None,
+        journal_records=1, tenants=(), runs_as={evil: 1},
+    )  # fmt: skip
+    show(node_table([node]), status_screen(status), Text(evil))
+    lines = job_lines([msgspec.structs.replace(JOB, reason=evil)])
+    printed = capsys.readouterr().out + "\n".join(lines)
+    assert not set(printed) & set("\x1b\x07\x9b\u202e")
+    assert "nodes:  ]0;own  [2J FAKE LINE 2J" in printed
+    assert len(lines) == 3
+    print_json({"host": evil})
+    printed = capsys.readouterr().out
+    assert not set(printed) & set("\x1b\x07\x9b\u202e")
+    assert json.loads(printed) == {"host": evil}
 
 
 def test_nodes_show_whom_their_jobs_run_as() -> None:

@@ -54,6 +54,22 @@ def test_the_servers_file_in_the_unit_has_its_fields() -> None:
     assert "ExecReload=/bin/kill -HUP $MAINPID" in text
 
 
+def test_units_leave_what_a_person_has_to_look_at() -> None:
+    for name in ("agent", "server"):
+        text = (DEPLOY / "systemd" / f"fairlead-{name}.service").read_text()
+        assert "\nRestartPreventExitStatus=2\n" in text, name
+
+
+def test_the_container_is_published_beyond_its_machine_with_tls_alone() -> None:
+    text = (DEPLOY / "container" / "Containerfile").read_text()
+    calls = re.findall(r"^#   (podman run (?:.*\\\n#    )*.*)$", text, re.MULTILINE)
+    assert len(calls) == 2
+    for call in calls:
+        ports = re.findall(r"-p (\S+)", call)
+        assert len(ports) == 2
+        assert "--tls-cert" in call or all(port.startswith("127.0.0.1:") for port in ports)
+
+
 def test_a_server_in_the_container_has_every_sampler() -> None:
     text = (DEPLOY / "container" / "Containerfile").read_text()
     installed = re.findall(r"pip install .*'/source\[([\w,-]+)\]'", text)

@@ -133,3 +133,15 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     assert read_toml(path, ConfigError) == {"steps": 1}
     told = _told(path, ConfigError(f"{path}: steps: must be at least 2, got 1"))
     assert told == f"{path}:1: steps: must be at least 2, got 1"
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n"])
+def test_a_file_that_ends_within_a_value_is_told_with_its_last_line(
+    tmp_path: Path, end: str
+) -> None:
+    path = tmp_path / "a.toml"
+    for text, said in (("a = 1\nb = [\n  2", "Unclosed array"), ("a = 1\n\nb = ", "Invalid value")):
+        path.write_text(text + end * (said != "Invalid value"), newline="")
+        with pytest.raises(ConfigError) as refused:
+            read_toml(path, ConfigError)
+        assert str(refused.value) == f"{path}:3: is not valid TOML: {said} (at the end)"

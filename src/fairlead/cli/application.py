@@ -1,6 +1,7 @@
 """All commands of ``fairlead``, each imported when it is called."""
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -157,7 +158,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except FairleadError as problem:
         is_input = isinstance(problem, InputError)
         said = by_option(str(problem), words) if is_input else str(problem)
-        print(f"fairlead: {said}", file=sys.stderr)
+        print(f"fairlead: {_harmless(said)}", file=sys.stderr)
         raise SystemExit(2 if is_input else 1) from None
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         sys.stderr.close()
@@ -165,6 +166,11 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except OSError as problem:
         print(f"fairlead: {problem.filename or 'system'}: {problem.strerror}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _harmless(sentence: str) -> str:
+    """The sentence with blanks for control characters: it may quote what a server has sent."""
+    return re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", " ", sentence)
 
 
 def _say_usage(problem: Any, words: Sequence[str]) -> None:

@@ -212,7 +212,7 @@ def add_user(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Add a user and print the token, once. A known user gets a new one."""
+    """Add a user and print the token, once. A known user gets a new one, and is moved where it says so."""
     roles: tuple[Role, ...] = get_args(Role)
     known = next((one for one in roles if one == role), None)
     if known is None:
@@ -223,11 +223,22 @@ def add_user(
         raise ConfigError(
             f"--expires: must be above 0 and at most {MAX_DAYS:,} days, got {expires:g}"
         )
+    before = next(
+        (_membership(one.role, one.tenant) for one in client.users() if one.user == name), ""
+    )
     token = client.add_user(name, tenant, known, None if expires is None else expires * 86400.0)
     if json:
         print_json({"token": token})
     else:
         print(token)
+    now = _membership(known, tenant)
+    if before not in ("", now):
+        warn([f"user {name} was {before} and is now {now}; jobs stay where they are"])
+
+
+def _membership(role: Role, tenant: str) -> str:
+    """What a user is, in words."""
+    return f"{'a' if role == 'user' else 'an'} {role}" + f" of tenant {tenant}" * bool(tenant)
 
 
 @user.command("remove")

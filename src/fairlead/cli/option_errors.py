@@ -26,6 +26,8 @@ _TEXTS = {
     "profile": "--profile",
     "estimator": "--estimator",
     "policy": "--policy",
+    "add_nodes": "--add-node",
+    "remove_nodes": "--remove-node",
 }
 _ENTRY_POINTS = {
     "fairlead.placement": "--placement",
@@ -33,7 +35,7 @@ _ENTRY_POINTS = {
     "fairlead.observers": "--observer",
 }
 _GROUP = re.compile(r"no such entry point in the group ([\w.]+)")
-_TEXT = re.compile(r"([a-z ]+?)(?=: | ')")
+_TEXT = re.compile(r"([a-z_ ]+?)(?=: | ')")
 _AT_FIRST = re.compile(r"[\w -]+ \((\w+)\): ")
 _AT_LAST = re.compile(r" \((\w+)\)$")
 

@@ -14,6 +14,7 @@ from fairlead.cli.client_config import find_connection
 from fairlead.cli.option_records import set_parameters
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.http_client import DEFAULT_URL, Client
+from fairlead.cluster.protocol.plausible import one_line
 from fairlead.errors import FairleadError, InputError
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], do
                 threads.shutdown(cancel_futures=True)
                 raise
     for further in refused[1:]:
-        print(f"fairlead: {further}", file=sys.stderr)
+        print(f"fairlead: {one_line(str(further))}", file=sys.stderr)
     if refused:
         raise refused[0]
 
@@ -99,4 +100,4 @@ def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], do
 def warn(sentences: Iterable[str]) -> None:
     """Print warnings on stderr."""
     for sentence in sentences:
-        print(f"fairlead: {sentence}", file=sys.stderr, flush=True)
+        print(f"fairlead: {one_line(sentence)}", file=sys.stderr, flush=True)

@@ -29,6 +29,7 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobView
 from fairlead.cluster.protocol.arrays import parse_array
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.plausible import one_line
 from fairlead.cluster.protocol.read_job_spec import (
     SPECS,
     check_spec,
@@ -162,9 +163,9 @@ def _report_waiting(client: Client, ids: list[int]) -> None:
             view = client.job(job)
             if view.state == "waiting" and view.reason:
                 verb = "" if view.reason.startswith("waits") else "waits: "
-                print(f"fairlead: job {job} {verb}{view.reason}", file=sys.stderr)
+                print(f"fairlead: job {job} {verb}{one_line(view.reason)}", file=sys.stderr)
             elif view.state == "dropped":  # for a job that had failed already
-                print(f"fairlead: job {job} was dropped: {view.reason}", file=sys.stderr)
+                print(f"fairlead: job {job} was dropped: {one_line(view.reason)}", file=sys.stderr)
 
 
 def _wait(client: Client, ids: list[int]) -> None:

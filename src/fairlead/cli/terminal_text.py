@@ -1,6 +1,13 @@
-"""Output of jobs on a terminal: colours are kept, and nothing that would take the terminal over."""
+"""What is shown on a terminal, without anything that would take the terminal over. Colours of jobs' output
+are kept; other texts that a server has sent have none."""
 
 import re
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from fairlead.cluster.protocol.plausible import several_lines
 
 _MAX_SEQUENCE = 4096  # characters of an escape sequence whose end is waited for
 _COLOUR = r"\x1b\[[0-9;:]*m"
@@ -14,6 +21,29 @@ _SEQUENCE = re.compile(
 )
 _EXTENDED = re.compile(r"[345]8[;:](?:5[;:][0-9]*|2(?:[;:][0-9]*){3,5})")
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
+
+
+# That JSON texts may have as they are, and terminals follow.
+_UNESCAPED = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class HarmlessConsole(Console):
+    """A console on which control characters are blanks, wherever a text comes from."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield what is to be printed; the console's own controls stay."""
+        for one in super().render(renderable, options):
+            if one.control or one.text.isprintable():
+                yield one
+            else:
+                yield Segment(several_lines(one.text), one.style)
+
+
+def harmless_json(text: str) -> str:
+    """Return the same value in JSON without control characters."""
+    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _visible(colour: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fairlead.cli.terminal_text import HarmlessConsole, harmless_json
 from fairlead.cluster.protocol.api_models import (
     AGENTS_USER,
     Comparison,
@@ -21,6 +22,7 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.cluster.protocol.engine_views import EngineView
+from fairlead.cluster.protocol.plausible import one_line
 from fairlead.model.duration_text import DASH, duration
 
 MIN_LAST_COLUMN = (
@@ -31,10 +33,10 @@ WIDTH_WITHOUT_TERMINAL = 160  # columns where the output is no terminal
 
 def console() -> Console:
     """A console that shows names as they are: no markup, no emoji."""
-    made = Console(highlight=False, markup=False, emoji=False)
+    made = HarmlessConsole(highlight=False, markup=False, emoji=False)
     if made.is_terminal:
         return made
-    return Console(highlight=False, markup=False, emoji=False, width=WIDTH_WITHOUT_TERMINAL)
+    return HarmlessConsole(highlight=False, markup=False, emoji=False, width=WIDTH_WITHOUT_TERMINAL)
 
 
 def show(*parts: RenderableType) -> None:
@@ -70,7 +72,7 @@ def _trouble(status: StatusView) -> list[str]:
 
 def print_json(content: object) -> None:
     """One JSON value on standard output."""
-    print(msgspec.json.encode(content).decode())
+    print(harmless_json(msgspec.json.encode(content).decode()))
 
 
 def old_state(ages_s: Iterable[float | None]) -> str:
@@ -92,7 +94,7 @@ def table(columns: str, rows: Iterable[Sequence[object]]) -> Table:
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(Text(one_line(str(cell))) for cell in row))
     return made
 
 
@@ -138,6 +140,7 @@ def job_lines(jobs: Iterable[JobView], width: int | None = None) -> list[str]:
 def text_table(columns: str, rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """The lines of a table that may be long: a heading, a rule and the rows, each on one line. columns: as
     for ``table``; width: to which the last column is cut, ``MIN_LAST_COLUMN`` at least."""
+    rows = [list(map(one_line, row)) for row in rows]
     names = [name.lstrip(">").replace("_", " ") for name in columns.split()]
     right = [name.startswith(">") for name in columns.split()]
     widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
@@ -271,7 +274,7 @@ def status_screen(status: StatusView) -> Group:
 def _runs_as(status: StatusView) -> list[str]:
     """Return on how many nodes jobs are kept apart from their agent, and on how many not."""
     told = [f"{what} on {count:,}" for what, count in sorted(status.runs_as.items())]
-    return ["nodes: " + ", ".join(told)] if told else []
+    return [one_line("nodes: " + ", ".join(told))] if told else []
 
 
 def _backup(age_s: float | None) -> str:

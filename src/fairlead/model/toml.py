@@ -11,6 +11,7 @@ from fairlead.errors import InputError
 MAX_DEPTH = 32  # tables and arrays inside each other; whoever walks the result may recurse
 MAX_BYTES = 1 << 24
 _PLACE = re.compile(r"(?P<said>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")
+_AT_END = " (at end of document)"
 _BOM = "\ufeff"  # which editors on Windows put before a text
 
 
@@ -35,6 +36,9 @@ def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]
         if place := _PLACE.fullmatch(str(problem)):
             where = f"{where}:{place['line']}"
             problem = ValueError(f"{place['said']} (column {place['column']})")
+        elif (said := str(problem)).endswith(_AT_END):
+            where = f"{where}:{text.rstrip().count(chr(10)) + 1}"
+            problem = ValueError(f"{said.removesuffix(_AT_END)} (at the end)")
         raise error(f"{where}: is not valid TOML: {problem}") from None
     except RecursionError:
         raise error(f"{where}: is nested too deeply") from None

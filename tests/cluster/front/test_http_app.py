@@ -121,6 +121,24 @@ def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(front: Served
             admin.remove_user("zoe")
 
 
+def test_first_users_keep_their_roles_and_no_tenant_is_called_as_all_others_are(
+    front: Served, ann: str
+) -> None:
+    with front.client() as admin:
+        for user, role in (("agent", "user"), ("agent", "admin"), ("admin", "user")):
+            with pytest.raises(InputError, match=f"user '{user}': always has the role {user}, got"):
+                admin.add_user(user, "apes", role)  # type: ignore[arg-type]
+        assert {one.user: one.role for one in admin.users()}["agent"] == "agent"
+        why = "tenant 'others': is what a user is shown of all other tenants; choose another name"
+        for taken in (
+            lambda: admin.add_user("zed", "others", "user"),
+            lambda: admin.submit([msgspec.convert(SPEC, JobSpec)], tenant="others"),
+        ):
+            with pytest.raises(InputError, match=why):
+                taken()
+        assert "zed" not in {one.user for one in admin.users()}
+
+
 def test_jobs_are_submitted_steered_and_listed_page_by_page(front: Served, ann: str) -> None:
     with front.client(ann) as client:
         ids = client.submit([msgspec.convert(SPEC | {"name": f"j{i}"}, JobSpec) for i in range(5)])

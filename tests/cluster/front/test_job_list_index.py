@@ -12,6 +12,7 @@ from fairlead.cluster.front.recent_results import MAX_AGE_S
 from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.job_search import JOB_ORDERS, JobOrder, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.ended_jobs import ended_jobs, remove_jobs
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
 from fairlead.errors import StoreError
@@ -47,6 +48,12 @@ def put(store: Store, *rows: JobRow | AttemptRow) -> None:
     with store.transaction() as t:
         t.put_jobs(one for one in rows if isinstance(one, JobRow))
         t.put_attempts(one for one in rows if isinstance(one, AttemptRow))
+
+
+def remove(store: Store, *numbers: int) -> None:
+    leaving = [one for one in ended_jobs(store.path, -1, EVERYTHING) if one.id in numbers]
+    assert len(leaving) == len(numbers)
+    remove_jobs(store, leaving, 0.0, "0")
 
 
 def make_index(**more: int) -> JobListIndex:
@@ -144,6 +151,7 @@ def test_lists_are_sorted_by_each_column_with_the_unknown_last(store: Store) -> 
 def test_an_index_beside_a_store_that_changes_is_one_that_was_made_anew(store: Store) -> None:
     rng = random.Random(3)
     index, rows, attempts = make_index(), dict[int, JobRow](), dict[int, AttemptRow]()
+    removed = set[int]()
     states: list[JobState] = ["waiting", "running", "preempted", "completed", "cancelled"]
     for step in range(150):
         changed: list[JobRow | AttemptRow] = []
@@ -167,17 +175,25 @@ def test_an_index_beside_a_store_that_changes_is_one_that_was_made_anew(store: S
                     )
                     changed.append(attempts[number])
         for number in rng.sample(sorted(attempts), min(len(attempts), 2)):
-            attempts[number].ordered = True
-            changed.append(attempts[number])
+            if number not in removed:
+                attempts[number].ordered = True
+                changed.append(attempts[number])
         put(store, *changed)
+        ended = [
+            one for one in sorted(rows)[:-1] if not rows[one].open and rows[one].id not in removed
+        ]
+        if leaving := rng.sample(ended, min(len(ended), rng.randrange(3))):
+            remove(store, *leaving)
+            removed.update(leaving)
         query = JobQuery(
             search=rng.choice(["", "changed", f"n{step - 1}"]), sort=rng.choice(JOB_ORDERS),
             descending=rng.random() < 0.5, limit=EVERYTHING,
         )  # fmt: skip
         assert index.find(store, query, {}) == make_index().find(store, query, {})
     everything = index.find(store, JobQuery(limit=EVERYTHING), {})
-    assert everything.ids == sorted(rows)
-    assert everything.states == Counter(one.state for one in rows.values())
+    assert everything.ids == sorted(rows.keys() - removed)
+    left = (one for one in rows.values() if one.id not in removed)
+    assert everything.states == Counter(one.state for one in left)
 
 
 def test_an_index_is_whole_again_after_the_store_has_failed(
@@ -207,3 +223,60 @@ def test_of_jobs_that_have_ended_the_newest_are_kept(store: Store) -> None:
     put(store, row(0, "cancelled"), row(9, "completed"), row(10))
     assert index.find(store, JobQuery(), {}).ids == [5, 6, 7, 8, 9, 10]
     assert not make_index(max_ended=50).find(store, JobQuery(), {}).is_cut
+
+
+def test_jobs_that_retention_has_removed_are_neither_found_nor_counted(store: Store) -> None:
+    put(store, *(row(i, "completed", name=f"old-{i}") for i in range(6)), row(6), row(7))
+    index = make_index()
+    assert index.find(store, JobQuery(limit=2), {}).found == 8
+    remove(store, 0, 1, 4)
+    found = index.find(store, JobQuery(limit=2), {})
+    assert (found.ids, found.found) == ([2, 3], 5)
+    assert found.states == {"completed": 3, "waiting": 2}
+    assert ids(index, store, search="old-1") == ids(index, store, search="old-4") == []
+    put(store, row(6, "cancelled"))  # ends, and is removed, between two looks
+    remove(store, 2, 6)
+    assert index.find(store, JobQuery(), {}) == make_index().find(store, JobQuery(), {})
+    assert ids(index, store) == [3, 5, 7]
+
+
+def test_jobs_that_are_removed_while_the_index_is_read_are_gone_at_the_next_look(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, *(row(i, "completed") for i in range(4)), row(4, "running", attempt=1), row(5))
+    index = make_index()
+
+    def and_remove(method: str, *numbers: int) -> None:
+        read = getattr(store, method)
+
+        def reads(*given: object, **named: object) -> object:
+            found = read(*given, **named)
+            if there := [one for one in numbers if store.job(one) is not None]:
+                remove(store, *there)
+            return found
+
+        with monkeypatch.context() as beside:
+            beside.setattr(store, method, reads)
+            ids(index, store)
+
+    and_remove("last_job", 0)
+    and_remove("jobs_of", 1)
+    assert ids(index, store) == [2, 3, 4, 5]
+    put(store, row(4, "completed"))
+    and_remove("open_job_sums", 4)
+    assert ids(index, store) == [2, 3, 5]
+    put(store, row(5, "completed"), row(6))
+    and_remove("jobs", 5)
+    assert index.find(store, JobQuery(), {}) == make_index().find(store, JobQuery(), {})
+    assert ids(index, store) == [2, 3, 6]
+
+
+def test_older_jobs_come_into_the_lists_as_newer_ones_are_removed(store: Store) -> None:
+    put(store, *(row(i, "completed") for i in range(8)), row(8))
+    index = make_index(max_ended=5)
+    assert index.find(store, JobQuery(), {}).ids == [3, 4, 5, 6, 7, 8]
+    remove(store, 4, 6)
+    found = index.find(store, JobQuery(), {})
+    assert (found.ids, found.is_cut) == ([1, 2, 3, 5, 7, 8], True)
+    remove(store, 0)
+    assert not index.find(store, JobQuery(), {}).is_cut

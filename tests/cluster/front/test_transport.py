@@ -20,6 +20,7 @@ from fairlead.cluster.agent.server_client import (
     ServerUnreachableError,
 )
 from fairlead.cluster.front import transport
+from fairlead.cluster.front.facade import TooManyError
 from fairlead.cluster.front.transport import (
     MAX_MESSAGE_BYTES,
     AgentServer,
@@ -77,6 +78,8 @@ class Handler:
                 raise StaleError("node 'unknown': has not registered")
             case "wrong":
                 raise ConfigError("node 'wrong': has no device 7")
+            case "many":
+                raise TooManyError("node 'x': 5,000 new nodes have enrolled")
             case "full":
                 raise StoreError("/var/lib/secret: disk full")
             case "broken":
@@ -201,6 +204,7 @@ def test_orders_are_not_pushed_to_a_node_whose_token_was_revoked() -> None:
         ("unknown", RegisterAgainError, "node 'unknown': has not registered"),
         ("wrong", RefusedError, "node 'wrong': has no device 7"),
         ("full", ServerUnreachableError, "the server cannot write its state now"),
+        ("many", ServerUnreachableError, "node 'x': 5,000 new nodes have enrolled"),
         ("broken", ServerUnreachableError, "the server failed at this call; its log says why"),
     ],
 )

@@ -3,7 +3,13 @@
 import msgspec
 
 from fairlead.cluster.front.transport import decode
-from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    AttemptStatus,
+    Failure,
+    NodeReport,
+    Register,
+)
 from fairlead.cluster.protocol.plausible import CLOCK_SLACK_S, within
 from fairlead.cluster.server.attempt_statuses import measured_rate
 
@@ -30,6 +36,35 @@ def test_texts_of_a_report_become_lines() -> None:
     assert told.check_problem == "no [2J"
     assert (told.holds[0].obstacle, told.holds[0].reason) == ("full ERROR forged", "a b")
     assert told.holds[1] == honest
+
+
+def test_a_node_that_registers_brings_no_controls_along() -> None:
+    evil = "\x1b]0;own\x07\x1b[2J\nFAKE LINE"
+    message = Register(
+        protocol=PROTOCOL, version=evil, node="n", incarnation="i", host=evil, accelerator="v100",
+        devices=1, machine=evil, runs_as=evil,
+    )  # fmt: skip
+    told = decode(msgspec.msgpack.Decoder(Register), msgspec.msgpack.encode(message))
+    assert told.host == told.runs_as == told.version == told.machine == " ]0;own  [2J FAKE LINE"
+
+
+def test_tracebacks_and_stacks_of_a_report_keep_their_lines_and_nothing_else() -> None:
+    evil, line = "\x1b]0;own\x07\x1b[2Ja\n\tb\r\x9b2J", " ]0;own  [2Ja  b  2J"
+    failure = Failure(
+        type=evil, message=evil, file=evil, function=evil, traceback=evil, path=evil, rank=0
+    )
+    status = AttemptStatus(
+        job=1, attempt=1, state="ended", stall=evil, stacks=evil, unsaved=evil, save_place=evil,
+        directory_problem=evil, failure=failure,
+    )  # fmt: skip
+    report = _report(status)
+    told = decode(msgspec.msgpack.Decoder(NodeReport), msgspec.msgpack.encode(report)).holds[0]
+    assert told.stall == told.unsaved == told.save_place == told.directory_problem == line
+    assert told.stacks == " ]0;own  [2Ja\n b  2J"
+    assert told.failure is not None
+    assert told.failure.traceback == told.stacks
+    failed = told.failure
+    assert failed.type == failed.message == failed.file == failed.function == failed.path == line
 
 
 def test_steps_of_a_report_fit_each_other() -> None:

@@ -1,4 +1,4 @@
-"""What a server refuses to start from."""
+"""What a server refuses to start from, and how it goes on from what it finds."""
 
 import time
 from pathlib import Path
@@ -7,6 +7,8 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.store.job_views import attempt_view
+from fairlead.cluster.store.rows import AttemptRow, NodeRow
 from fairlead.cluster.store.store import Store
 from fairlead.errors import RunError
 from fairlead.model.commands import WakeAt
@@ -53,6 +55,22 @@ def test_what_was_asked_just_before_a_crash_is_how_the_attempt_ends(
         assert (first.end, first.why) == (end, end)
         view = cluster.job(job)
         assert (view.state, view.preemptions, view.failures) == (end, 0, 0)
+
+
+def test_what_an_earlier_version_kept_of_nodes_and_attempts_is_shown_without_controls(
+    tmp_path: Path,
+) -> None:
+    evil = "\x1b]0;own\x07a\nFAKE"
+    row = NodeRow(name="n", accelerator="v100", devices=1, host=evil, runs_as=evil)
+    with Store(tmp_path) as store, store.transaction() as transaction:
+        transaction.put_node(row)
+    with engine_nodes(tmp_path) as cluster:
+        (view,) = cluster.service.nodes(ADMIN)
+        assert view.host == view.runs_as == " ]0;own a FAKE"
+    attempt = AttemptRow(
+        job=1, attempt=1, node="n", accelerator="v100", devices=(0,), began_s=0.0, traceback=evil
+    )
+    assert attempt_view(attempt).traceback == " ]0;own a\nFAKE"
 
 
 def test_what_had_not_begun_is_not_billed_for_the_time_without_a_server(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     JobState,
     NodeView,
+    ParkedView,
     StatusView,
     TenantView,
 )
@@ -128,6 +129,20 @@ def test_silent_nodes_are_seen_while_the_driver_stands_still() -> None:
     assert (a.state, a.age_s, a.last_seen_s) == ("up", 20.0, 0.0)
     assert (b.state, b.reason, b.state_since_s) == ("suspect", "silent for 21 s", 17.0)
     assert (c.state, c.reason) == ("drained", "")
+
+
+def test_users_are_shown_no_parked_jobs_of_others() -> None:
+    shown = ViewCache({"n": 98.0}.__getitem__, Clock())
+    parked = tuple(
+        ParkedView(job=job, attempt=3, memory_bytes=job * 1000, age_s=1.5) for job in (1, 2)
+    )
+    view = NodeView(
+        name="n", accelerator="v100", devices=2, state="up", host="h", simulated_devices=True,
+        last_seen_s=50.0, jobs=((), ()), parked=parked,
+    )  # fmt: skip
+    shown.take(PublishedNodeView(node="n", view=view, at=90.0, owners={1: "apes", 2: "bees"}))
+    assert shown.nodes(APE)[0].parked == parked[:1]
+    assert shown.nodes(ADMIN)[0].parked == parked
 
 
 def test_users_are_shown_their_own_tenant_and_jobs() -> None:

@@ -358,3 +358,17 @@ def test_jobs_of_other_tenants_are_in_sums_alone(tmp_path: Path) -> None:
             for number in re.findall(r"job (\d+) (?!of those)", note)
         }
         assert named.isdisjoint(theirs)
+
+
+def test_nodes_that_cannot_be_left_out_are_refused_by_the_name_of_the_field(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        cluster.until(lambda: one.jobs == {job})
+        with pytest.raises(ConfigError, match=r"^remove_nodes: there is no node 'zz'$"):
+            compared(cluster, WhatIf(remove_nodes=("zz",)))
+        with pytest.raises(
+            ConfigError, match=r"^remove_nodes: without them no node would be left$"
+        ):
+            compared(cluster, WhatIf(remove_nodes=("one",)))

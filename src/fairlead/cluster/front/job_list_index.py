@@ -1,7 +1,8 @@
 """All jobs as lists are searched and sorted by: kept beside the driver, which is not asked for thousands.
 
-The rows are those of the last commit. Of them only what has changed since the last look is read again. What
-the driver shows otherwise than its row says (a job that has ended in the round in force) it publishes.
+The rows are those of the last commit. Of them only what has changed since the last look is read again; after
+jobs were removed, which jobs there are, too. What the driver shows otherwise than its row says (a job that
+has ended in the round in force) it publishes.
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import NamedTuple, TypeAlias, get_args
 from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.job_search import JobOrder, JobQuery
+from fairlead.cluster.store.removed import REMOVED
 from fairlead.cluster.store.rows import ON_DEVICES, OPEN_STATES, AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
 
@@ -77,6 +79,7 @@ class JobListIndex:
         self._placed: dict[int, AttemptRow] = {}  # job -> the newest of these that was ordered
         self._jobs: dict[int, IndexedJob] = {}
         self._last = -1  # the newest job that was ever read
+        self._removed: str | None = None  # what the store told of removals before it was read last
         self._is_cut = False
 
     def find(self, store: Store, query: JobQuery, displayed: Mapping[int, JobState]) -> IdsFound:
@@ -152,31 +155,39 @@ class JobListIndex:
 
     def _read(self, store: Store) -> list[IndexedJob]:
         """All jobs, as of the last commit."""
-        if self._last < 0:
-            self._read_ended(store)
+        removed, last = store.meta(REMOVED), store.last_job()  # before what they are about
+        if self._last < 0 or removed != self._removed:
+            self._match_ended(store)
+            self._last = max(self._last, last)
         sums = store.open_job_sums()
         placed = self._read_attempts(store)
         changed = {job for job, checksum in sums.items() if self._sums.get(job) != checksum}
         closed = self._sums.keys() - sums.keys()
         newest = max(sums, default=-1)
         newer = [row for row in store.jobs(after=self._last, limit=1 << 30) if not row.open]
-        for row in (*store.jobs_of(sorted(changed | closed)), *newer):
+        known = store.jobs_of(sorted(changed | closed))
+        for job in (changed | closed) - {row.id for row in known}:  # removed since the last look
+            self._rows.pop(job, None)
+            self._jobs.pop(job, None)
+        for row in (*known, *newer):
             self._keep(row)
         self._sums = {job: checksum for job, checksum in sums.items() if job in self._rows}
         for job in (changed | placed) & self._rows.keys():
             self._jobs[job] = self._indexed(self._rows[job])
         self._last = max([self._last, newest, *(row.id for row in newer)])
+        self._removed = removed
         self._forget_oldest()
         return list(self._jobs.values())
 
-    def _read_ended(self, store: Store) -> None:
-        """The newest jobs at the beginning, and no more than are kept."""
-        last = store.last_job()
-        rows = store.newest_ended_jobs(self._max_ended + 1)
-        self._is_cut = len(rows) > self._max_ended
-        for row in rows[: self._max_ended]:
+    def _match_ended(self, store: Store) -> None:
+        """Keep the newest of the jobs that have ended, as many as may be, and no others."""
+        newest = store.newest_ended_jobs(self._max_ended + 1)
+        self._is_cut = len(newest) > self._max_ended
+        there, known = set(newest[: self._max_ended]), self._jobs.keys() - self._rows.keys()
+        for job in known - there:
+            del self._jobs[job]
+        for row in store.jobs_of(sorted(there - known)):
             self._keep(row)
-        self._last = last
 
     def _keep(self, row: JobRow) -> None:
         if row.open:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from fairlead.cluster.front.audit import AgentCall, AuditAgent
-from fairlead.cluster.front.facade import InvalidTokenError
+from fairlead.cluster.front.facade import InvalidTokenError, TooManyError
 from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.front.request_timeout import HANDSHAKE_TIMEOUT_S
 from fairlead.cluster.protocol.access import Caller, TokenKind
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 class AgentHandler(Protocol):
     """The server's handler of the calls of agents; all on its event loop, none may block it.
 
-    InputError becomes INVALID_ARGUMENT, StaleError ABORTED, StoreError UNAVAILABLE.
+    InputError becomes INVALID_ARGUMENT, StaleError ABORTED, StoreError and TooManyError UNAVAILABLE.
     """
 
     def authenticate(self, token: str) -> Caller | None:
@@ -292,6 +292,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (_NotAllowedError, grpc.StatusCode.PERMISSION_DENIED),
     (_VersionError, grpc.StatusCode.FAILED_PRECONDITION),
     (StaleError, grpc.StatusCode.ABORTED),
+    (TooManyError, grpc.StatusCode.UNAVAILABLE),
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
 )
 _NO_RIGHTS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)

@@ -81,7 +81,7 @@ class ViewCache:
         return {} if self._status is None else self._status.displayed
 
     def nodes(self, caller: Caller) -> list[NodeView]:
-        """All nodes; to a user, jobs of other tenants are -1."""
+        """All nodes; to a user, jobs of other tenants are -1, and such as are parked are left out."""
         return [self._node(node, caller) for _, node in sorted(self._nodes.copy().items())]
 
     def failed_nodes(self, caller: Caller) -> list[NodeView]:
@@ -108,10 +108,7 @@ class ViewCache:
             return view
         mine = {job for job, tenant in shown.owners.items() if tenant == caller.tenant}
         hidden = tuple(tuple(job if job in mine else -1 for job in jobs) for jobs in view.jobs)
-        parked = tuple(
-            one if one.job in mine else msgspec.structs.replace(one, job=-1, attempt=-1)
-            for one in view.parked
-        )
+        parked = tuple(one for one in view.parked if one.job in mine)
         reason = without_foreign_jobs(view.reason, mine)
         return msgspec.structs.replace(view, jobs=hidden, parked=parked, reason=reason)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.access import OTHERS, Caller
 from fairlead.cluster.protocol.api_models import Sample, TenantView, jobs_wait
 
 
@@ -33,7 +33,7 @@ def storage_trouble_for(caller: Caller, trouble: str, jobs: int) -> str:
 def _together(views: list[TenantView]) -> TenantView:
     """Other tenants, as a user is shown them."""
     return TenantView(
-        name="others",
+        name=OTHERS,
         jobs=sum(v.jobs for v in views),
         running=sum(v.running for v in views),
         done=sum(v.done for v in views),
@@ -50,6 +50,6 @@ def without_others(sample: Sample, tenant: str) -> Sample:
     """A round, with the shares of other tenants as one."""
     share: dict[str, float] = {}
     for name, part in sample.share.items():
-        shown = name if name == tenant else "others"
+        shown = name if name == tenant else OTHERS
         share[shown] = share.get(shown, 0.0) + part
     return msgspec.structs.replace(sample, share=share)

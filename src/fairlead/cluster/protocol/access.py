@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 TENANT = r"[A-Za-z0-9._-]{0,64}"  # a pattern of names; "" = one's own
+OTHERS = "others"  # as which users are shown all tenants but their own: the name of none
 Role = Literal["admin", "user", "agent"]
 TokenKind = Literal["enrolment", "own", "outdated"]  # of an agent
 

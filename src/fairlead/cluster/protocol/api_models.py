@@ -185,7 +185,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 class ParkedView(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits for devices with its processes and its state in the memory of a node."""
 
-    job: int  # -1 = of another tenant
+    job: int
     attempt: int  # the last that has run
     memory_bytes: int
     age_s: float  # since it was parked
@@ -210,7 +210,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     # "isolated": jobs run as others than the agent, by its table; "jobs run as USER": as the agent's user, so
     # that they can read its files; "" = its agent has not told
     runs_as: str = ""
-    parked: tuple[ParkedView, ...] = ()  # oldest first
+    # oldest first; to a user, those of their own tenant
+    parked: tuple[ParkedView, ...] = ()
 
 
 def parked_text(node: NodeView) -> str:

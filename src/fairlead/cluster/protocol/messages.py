@@ -19,7 +19,7 @@ other calls need.
 
 Refusals are gRPC statuses with one sentence: INVALID_ARGUMENT (malformed, unknown device), UNAUTHENTICATED,
 PERMISSION_DENIED (not an agent's token), FAILED_PRECONDITION (another protocol version), ABORTED (register
-again), UNAVAILABLE (the server cannot write its state now, try again).
+again), UNAVAILABLE (the server cannot write its state now, or too many nodes are new: try again).
 
 ``gc=False``: there are tens of thousands of these in a server, and no cycle can go through them; searching
 them for cycles would hold up everything else.

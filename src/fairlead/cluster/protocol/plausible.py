@@ -1,17 +1,29 @@
 """The sanitising of agents' messages: every agent holds a valid token, not all tell the truth.
-Text becomes one line, so that it forges none in a log; numbers stay in relation to each other."""
+Text becomes one line, so that it forges none in a log and takes no terminal over; tracebacks keep their
+lines. Numbers stay in relation to each other."""
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
 
-from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, Register
+from fairlead.cluster.protocol.messages import AttemptStatus, Failure, NodeReport, Register
 
 MAX_RATE = 1e6  # steps/s: no training step takes less than a microsecond
 CLOCK_SLACK_S = (
     3600.0  # beyond the time since an attempt was ordered: clocks, servers that were away
 )
-_TEXTS = ("address", "reason", "obstacle", "stall")
+_TEXTS = (
+    "address",
+    "reason",
+    "obstacle",
+    "stall",
+    "directory_problem",
+    "save_place",
+    "unsaved",
+)
+_REGISTERED = ("version", "host", "machine", "runs_as")
+_FAILURE = ("type", "message", "file", "function", "path")
 _TIMES = (
     "wait_s",
     "start_s",
@@ -33,6 +45,8 @@ def sanitise(message: _Message) -> _Message:
     if not isinstance(message, NodeReport | Register):
         return message
     changes: dict[str, object] = {"holds": tuple(map(_sanitise_status, message.holds))}
+    if isinstance(message, Register):
+        changes |= _as_lines(message, _REGISTERED)
     if isinstance(message, NodeReport):
         changes["problems"] = tuple(map(one_line, message.problems))
         changes["check_problem"] = one_line(message.check_problem)
@@ -54,10 +68,31 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+def several_lines(text: str) -> str:
+    """Return a text without control characters but for the ends of its lines."""
+    if text.isprintable():
+        return text
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def _as_lines(message: object, names: Iterable[str]) -> dict[str, object]:
+    """Field -> its text as one line, of those of these fields that are none."""
+    texts = ((name, getattr(message, name)) for name in names)
+    return {name: one_line(text) for name, text in texts if not text.isprintable()}
+
+
+def _sanitise_failure(failure: Failure) -> Failure:
+    new = _as_lines(failure, _FAILURE)
+    new["traceback"] = several_lines(failure.traceback)
+    return msgspec.structs.replace(failure, **new)
+
+
 def _sanitise_status(status: AttemptStatus) -> AttemptStatus:
-    new: dict[str, object] = {
-        name: one_line(text) for name in _TEXTS if not (text := getattr(status, name)).isprintable()
-    }
+    new = _as_lines(status, _TEXTS)
+    if status.stacks:
+        new["stacks"] = several_lines(status.stacks)
+    if status.failure is not None:
+        new["failure"] = _sanitise_failure(status.failure)
     if status.batch and not status.total_steps:
         new["batch"] = 0
     if status.step < status.loaded_step:

@@ -405,7 +405,7 @@ class Forecasting:
         names = {node.name for node in nodes}
         for name in question.remove_nodes:
             if name not in names:
-                raise ConfigError(f"there is no node {name[:80]!r} to remove")
+                raise ConfigError(f"remove_nodes: there is no node {name[:80]!r}")
         nodes = [node for node in nodes if node.name not in question.remove_nodes]
         for number, (accelerator, devices) in enumerate(question.add_nodes.items()):
             if not 1 <= devices <= MAX_ADDED_DEVICES or not 0 < len(accelerator) <= 64:
@@ -414,7 +414,7 @@ class Forecasting:
                 )
             nodes.append(Node(f"what-if-{number}", accelerator, devices))
         if not nodes:
-            raise ConfigError("without the nodes to remove none would be left")
+            raise ConfigError("remove_nodes: without them no node would be left")
         if not question.add_nodes and not question.remove_nodes:
             return setup
         left = {node.accelerator for node in nodes}

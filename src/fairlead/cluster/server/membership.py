@@ -8,6 +8,7 @@ from fairlead.cluster.protocol.messages import Orders, Register, Welcome
 from fairlead.cluster.server.after_restore import skip_held_job_ids
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.enrolment_limit import EnrolmentLimit
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_condition import condition
@@ -39,6 +40,7 @@ class Membership:
         self._intake = intake
         self._ends = ends
         self._rollback = rollback
+        self._limit = EnrolmentLimit(state.fleet.monotonic)
 
     def register(self, message: Register, *, token: TokenKind = "own") -> Welcome:
         """A node comes up, or back. token: with which it comes; with that which enrols nodes it is given one
@@ -53,6 +55,8 @@ class Membership:
             return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
         if token == "outdated":
             raise InvalidTokenError("no valid token came with the call")
+        if name not in fleet.nodes and token == "enrolment":
+            self._limit.spend(name)
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             state.setup is None or name not in {n.name for n in state.setup.cluster.nodes}

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Rank
+from fairlead.cluster.protocol.plausible import one_line
 from fairlead.cluster.server.after_restore import continue_numbering
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.checkpoint_directories import settle_checkpoints
@@ -73,8 +74,8 @@ def _load_nodes(state: ClusterState, lease_s: float) -> None:
             continue
         node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
         node.leaving = row.name not in wanted
-        node.host = row.host
-        node.simulated_devices, node.runs_as = row.simulated_devices, row.runs_as
+        node.host, node.runs_as = one_line(row.host), one_line(row.runs_as)  # as nodes told them
+        node.simulated_devices = row.simulated_devices
         node.health.cordoned = row.cordoned
         node.agent.machine = row.machine
         node.agent.superseded = dict.fromkeys(row.superseded)

@@ -32,7 +32,7 @@ from fairlead.cluster.server.submissions import SubmissionQueue
 from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.store.metric_store import LastValue, read_curves_of, read_lasts
 from fairlead.cluster.store.rows import JobRow, SearchRow, TrialRow
-from fairlead.cluster.store.tokens import check_name
+from fairlead.cluster.store.tokens import check_tenant
 from fairlead.errors import FairleadError, StoreError
 
 POLL_S = 0.5  # between looks at what trials have reported
@@ -119,7 +119,7 @@ class SearchController:
         check_person(caller)
         if tenant and tenant != caller.tenant:
             check_admin(caller)
-            check_name("tenant", tenant)
+            check_tenant(tenant)
         check_study(study)
         check_sampler(study)
         example = trial_spec(study, 0, {})

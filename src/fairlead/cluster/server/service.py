@@ -58,7 +58,7 @@ from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.server.user_accounts import UserAccounts
 from fairlead.cluster.store.rows import AttemptRow, JobRow, NodeRow, UserRow
 from fairlead.cluster.store.store import Store
-from fairlead.cluster.store.tokens import check_name
+from fairlead.cluster.store.tokens import check_name, check_tenant
 from fairlead.errors import ConfigError, StoreError
 from fairlead.model.events import JobsCancelled, JobsPaused, JobsReweighted
 from fairlead.model.job import JobId
@@ -160,7 +160,7 @@ class Service:
         check_person(caller)
         if tenant and tenant != caller.tenant:
             check_admin(caller)
-            check_name("tenant", tenant)
+            check_tenant(tenant)
         for position, spec in enumerate(specs):
             where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
             check_spec(spec, where)

@@ -16,12 +16,14 @@ from fairlead.cluster.store.store import Transaction
 from fairlead.cluster.store.tokens import (
     NODE_KEY,
     check_name,
+    check_tenant,
     hash_token,
     make_token,
     read_node_key,
 )
 from fairlead.errors import ConfigError, StoreError
 
+FIRST_USERS: tuple[Role, ...] = ("admin", "agent")  # that each cluster has, and their roles
 MAX_TOKEN_S = 1e10  # for which a token may be good
 
 
@@ -55,10 +57,7 @@ class UserAccounts:
             return {}
         if not read_node_key(self._store):
             self._change(lambda t: t.set_meta(NODE_KEY, secrets.token_hex(32)))
-        return {
-            "admin": self._put("admin", "", "admin"),
-            "agent": self._put("agent", "", "agent"),
-        }
+        return {role: self._put(role, "", role) for role in FIRST_USERS}
 
     def tokens_delivered(self) -> None:
         """Note that the first tokens are where their owner finds them. If this cannot be written down, the
@@ -71,9 +70,11 @@ class UserAccounts:
         seconds for which it is good, None = until there is another."""
         check_name("user", user)
         if tenant or role == "user":
-            check_name("tenant", tenant)
+            check_tenant(tenant)
         if role not in ("admin", "user", "agent"):
             raise ConfigError(f"role: must be admin, user or agent, got {role!r}")
+        if user in FIRST_USERS and role != user:
+            raise ConfigError(f"user {user!r}: always has the role {user}, got {role!r}")
         if lasts_s is not None and not 0 < lasts_s <= MAX_TOKEN_S:
             raise ConfigError(
                 f"lasts_s: must be above 0 and at most {MAX_TOKEN_S:g}, got {lasts_s}"

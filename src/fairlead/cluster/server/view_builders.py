@@ -402,12 +402,15 @@ class ViewBuilder:
             jobs=tuple(tuple(jobs) for jobs in holders),
             reason=reason if caller.role == "admin" else without_foreign_jobs(reason, shown),
             state_since_s=now - node.health.state_since if node.health.state_since else None,
-            parked=tuple(self._parked(node, now)),
+            parked=tuple(self._parked(node, now, caller)),
         )
 
-    def _parked(self, node: LiveNode, now: float) -> Iterator[ParkedView]:
+    def _parked(self, node: LiveNode, now: float, caller: Caller) -> Iterator[ParkedView]:
         told_s = max(now - node.observed.seen, 0.0) if node.observed.seen else 0.0
         for one in self._state.fleet.parked(node.name).values():
+            row = self._state.registry.jobs.get(one.job)
+            if caller.role != "admin" and (row is None or row.tenant != caller.tenant):
+                continue
             yield ParkedView(
                 job=one.job,
                 attempt=one.attempt,

@@ -1,6 +1,7 @@
 """Views of jobs and their starts, made from rows and what is known besides."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.deadlines import standing
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
+from fairlead.cluster.protocol.plausible import one_line, several_lines
 from fairlead.cluster.store.restore_note import ATTEMPTS
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -217,7 +219,7 @@ def attempt_view(row: AttemptRow) -> AttemptView:
         stop_s=row.stop_s,
         lost_steps=row.lost_steps,
         trained_s=row.trained_s,
-        traceback=row.traceback,
+        traceback=several_lines(row.traceback),  # as its node told it
         reached_step=row.reached_step,
         lost_own=row.lost_own,
         origin=row.origin,
@@ -228,8 +230,11 @@ def attempt_view(row: AttemptRow) -> AttemptView:
 def _failure(failure: Failure | None) -> FailureView | None:
     if failure is None:
         return None
-    names = FailureView.__struct_fields__
-    return FailureView(**{name: getattr(failure, name) for name in names})
+    told: dict[str, Any] = {}
+    for name in FailureView.__struct_fields__:
+        value = getattr(failure, name)
+        told[name] = one_line(value) if isinstance(value, str) else value
+    return FailureView(**told)
 
 
 def _at(attempt: AttemptView) -> str:

@@ -326,9 +326,10 @@ class Store:
         which = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
         return self._decoded(JobRow, JOBS, which, json.dumps(list(ids)))
 
-    def newest_ended_jobs(self, limit: int) -> list[JobRow]:
-        """Return at most ``limit`` jobs that have ended, those with the largest ids first."""
-        return self._decoded(JobRow, JOBS, "WHERE open = 0 ORDER BY id DESC LIMIT ?", limit)
+    def newest_ended_jobs(self, limit: int) -> list[int]:
+        """Return the ids of at most ``limit`` jobs that have ended, the largest first."""
+        query = "SELECT id FROM jobs WHERE open = 0 ORDER BY id DESC LIMIT ?"
+        return [job for (job,) in self._rows(query, limit)]
 
     def open_job_sums(self) -> dict[int, bytes]:
         """Job that has not ended -> checksum of its row, which changes when the row does."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple, Protocol
 
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.access import OTHERS, Caller
 from fairlead.cluster.store.rows import UserRow
 from fairlead.errors import ConfigError
 
@@ -163,3 +163,12 @@ def check_name(what: str, name: str) -> str:
             f"{what} {shown!r}: must be 1 to 64 letters, digits, '.', '_' or '-', and not only dots"
         )
     return name
+
+
+def check_tenant(name: str) -> str:
+    """The name itself, or ConfigError where no tenant may be called so."""
+    if name == OTHERS:
+        raise ConfigError(
+            f"tenant {name!r}: is what a user is shown of all other tenants; choose another name"
+        )
+    return check_name("tenant", name)

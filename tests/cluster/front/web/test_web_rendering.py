@@ -409,7 +409,7 @@ def test_a_question_is_read_from_a_form() -> None:
 
 @pytest.mark.parametrize(
     ("form", "words"),
-    [({"job": "x ="}, "job: is not valid TOML"), ({"job": "total_steps = 3"}, "job 1: "),
+    [({"job": "x ="}, "job:1: is not valid TOML"), ({"job": "total_steps = 3"}, "job 1: "),
      ({"job": 'command = ["a"]\ntotal_steps = -1'}, "total_steps: must be from 1"),
      ({"job": "[jobs]"}, "two brackets"), ({"job": "command = '\"'\ntotal_steps = 1"}, "job 1: command"),
      ({"add_nodes": "v100"}, "got 'v100'"), ({"add_nodes": "v100=0"}, "got 'v100=0'")],
