@@ -213,7 +213,7 @@ class EngineOptions:
     engine: Annotated[
         str | None,
         typer.Option(
-            metavar="local|slurm|command",
+            metavar="local|slurm|ray|command",
             help="What starts nodes when jobs want them, and ends them when none does. Default: agents are "
             "started by hand.",
         ),

@@ -27,6 +27,7 @@ CONFIG = EngineConfig(
     max_queued=2,
     dry_run=False,
     list="",
+    address="",
 )
 
 

@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cluster.autoscaling.counting_job import completed, counting_job, steps_done
 from tests.cluster.autoscaling.slurm_cluster import (
     SlurmCluster,
     missing_programs,
@@ -18,7 +18,6 @@ from tests.cluster.cluster import FAIRLEAD, Running, running, until
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.engine_views import EngineView
-from fairlead.cluster.protocol.job_spec import JobSpec
 
 pytestmark = [
     pytest.mark.slurm,
@@ -34,23 +33,6 @@ maximum = {maximum}
 walltime = "{walltime}"
 partition = "{partition}"
 agent_options = ["--inside-job", {agent_options}]
-"""
-STEPS = """
-import time
-import fairlead
-done = {done!r}
-kept = 0
-def load(path):
-    global kept
-    kept = int(path.read_text())
-def save(path):
-    path.write_text(str(lease.step))
-with fairlead.Lease(load=load, save=save, total_steps={steps}) as lease:
-    assert lease.step == kept
-    while lease.next():
-        with open(done, "a") as file:
-            print(lease.step, file=file)
-        time.sleep({step_s})
 """
 
 
@@ -92,27 +74,10 @@ def on_slurm(
         slurm.cancel_all()
 
 
-def counting_job(directory: Path, *, steps: int = 60, step_s: float = 0.05) -> JobSpec:
-    script = directory / "train.py"
-    script.write_text(STEPS.format(done=str(directory / "done"), steps=steps, step_s=step_s))
-    return JobSpec(command=(sys.executable, str(script)), total_steps=steps, cwd="/")
-
-
-def steps_done(directory: Path) -> list[int]:
-    """The steps that were done, in order of time, each once."""
-    path = directory / "done"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [int(line) for line in lines]
-
-
 def slurm_jobs(client: Client, job: int) -> list[str]:
     """Numbers of the Slurm jobs in which a job ran, in order."""
     nodes = [node for attempt in client.attempts(job) for node in attempt.nodes]
     return [node.removeprefix("v100-slurm-") for node in dict.fromkeys(nodes)]
-
-
-def completed(client: Client, job: int) -> bool:
-    return client.job(job).state == "completed"
 
 
 def plan(client: Client) -> EngineView:

@@ -10,6 +10,7 @@ import msgspec
 from fairlead.cluster.autoscaling.command import CommandLauncher
 from fairlead.cluster.autoscaling.launcher import AgentCommand, Launcher, LauncherSetup, NodeType
 from fairlead.cluster.autoscaling.local_processes import PROGRAM, LocalLauncher
+from fairlead.cluster.autoscaling.ray_engine import RayLauncher
 from fairlead.cluster.autoscaling.slurm import SlurmLauncher
 from fairlead.cluster.protocol.conversion_errors import describe_error
 from fairlead.cluster.protocol.read_job_spec import ACCELERATOR
@@ -18,10 +19,11 @@ from fairlead.model.duration_text import read_duration
 from fairlead.model.toml import read_toml
 from fairlead.model.toml_lines import naming_lines
 
-EngineName = Literal["local", "slurm", "command"]
-ENGINES: tuple[EngineName, ...] = ("local", "slurm", "command")
+EngineName = Literal["local", "slurm", "ray", "command"]
+ENGINES: tuple[EngineName, ...] = ("local", "slurm", "ray", "command")
 _SBATCH = ("partition", "account", "qos", "constraint", "gres")
 _BY_COMMAND = ("start", "stop")
+_BY_RAY = ("num_cpus", "num_gpus", "resources")
 
 
 class _TypeTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -40,6 +42,9 @@ class _TypeTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     constraint: str = ""
     gres: str = ""
     options: list[str] = []
+    num_cpus: float | None = None
+    num_gpus: float = 0.0
+    resources: dict[str, float] = {}
     start: str = ""
     stop: str = ""
 
@@ -57,6 +62,7 @@ class _EngineFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_queued: int = 4
     dry_run: bool = False
     list: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +80,7 @@ class EngineConfig:
     max_queued: int  # nodes that are asked for and wait, at most
     dry_run: bool
     list: str  # engine command: prints the nodes that there are
+    address: str  # engine ray: of the cluster
 
     def check(self, host: str) -> None:
         """Raise ConfigError where the engine can start none of these nodes, or they cannot know where the
@@ -97,6 +104,8 @@ class EngineConfig:
             return SlurmLauncher(setup)
         if self.engine == "command":
             return CommandLauncher(setup, self.list)
+        if self.engine == "ray":
+            return RayLauncher(setup, self.address)
         return LocalLauncher(setup)
 
 
@@ -121,6 +130,8 @@ def _config(file: _EngineFile, engine: EngineName) -> EngineConfig:
     _check_number("max_queued", file.max_queued, 1, 10_000)
     if file.list and engine != "command":
         raise ConfigError(f"list: is of engine command, not of {engine}")
+    if file.address and engine != "ray":
+        raise ConfigError(f"address: is of engine ray, not of {engine}")
     if file.server and not re.fullmatch(r"\S+:\d{1,5}", file.server):
         raise ConfigError(f"server: expected HOST:PORT, got {file.server!r}")
     return EngineConfig(
@@ -135,6 +146,7 @@ def _config(file: _EngineFile, engine: EngineName) -> EngineConfig:
         max_queued=file.max_queued,
         dry_run=file.dry_run,
         list=file.list,
+        address=file.address or "auto",
     )
 
 
@@ -151,6 +163,11 @@ def _kind(name: str, one: _TypeTable, engine: EngineName) -> NodeType:
     for field in _BY_COMMAND:
         if getattr(one, field) and engine != "command":
             raise ConfigError(f"{where}.{field}: is of engine command, not of {engine}")
+    for field in _BY_RAY:
+        if getattr(one, field) and engine != "ray":
+            raise ConfigError(f"{where}.{field}: is of engine ray, not of {engine}")
+    if engine == "ray":
+        _check_resources(where, one)
     given = [f"--{field}={getattr(one, field)}" for field in _SBATCH if getattr(one, field)]
     return NodeType(
         accelerator=name,
@@ -162,9 +179,22 @@ def _kind(name: str, one: _TypeTable, engine: EngineName) -> NodeType:
         setup=one.setup,
         state_dir=one.state_dir,
         submit_options=(*given, *one.options),
+        num_cpus=1.0 if one.num_cpus is None else one.num_cpus,
+        num_gpus=one.num_gpus,
+        resources=one.resources,
         start=one.start,
         stop=one.stop,
     )
+
+
+def _check_resources(where: str, one: _TypeTable) -> None:
+    """Raise ConfigError unless an actor holds something that a node has once."""
+    if not one.num_gpus and not one.resources:
+        raise ConfigError(f"{where}.resources: is missing; it, or num_gpus, says what a node holds")
+    named = {"num_cpus": one.num_cpus or 0.0, "num_gpus": one.num_gpus}
+    named |= {f"resources.{name}": value for name, value in one.resources.items()}
+    for field, value in named.items():
+        _check_number(f"{where}.{field}", value, 0.0, 1e6)
 
 
 def _check_number(field: str, value: float, least: float, most: float) -> None:

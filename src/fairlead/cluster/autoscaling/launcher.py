@@ -1,6 +1,6 @@
 """The seam to an engine: what starts and ends nodes for the cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -27,6 +27,9 @@ class NodeType:
     setup: str = ""  # lines of shell that run on the node before the agent
     state_dir: str = ""  # of the agent, on the node; a folder below it is the node's
     submit_options: tuple[str, ...] = ()  # Slurm: options of sbatch
+    num_cpus: float = 1.0  # Ray: what its actor holds
+    num_gpus: float = 0.0
+    resources: Mapping[str, float] = field(default_factory=dict)
     start: str = ""  # command: starts a node
     stop: str = ""  # command: ends a node
 

@@ -16,13 +16,15 @@ def run_command(
     text: str = "",
     environment: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
+    name: str = "",
 ) -> str:
     """Return what a command prints. A text of several words is for the shell. text: its input; environment:
-    variables beside this process's.
+    variables beside this process's;
+    name: of the command in errors, "" = its first word.
 
     Raises FileNotFoundError where there is no such program, LaunchError where it fails or does not end.
     """
-    name = command.split()[0] if isinstance(command, str) else command[0]
+    name = name or (command.split()[0] if isinstance(command, str) else command[0])
     try:
         done = subprocess.run(
             command,
