@@ -74,6 +74,11 @@ def agents(directory: Path) -> list[psutil.Process]:
     return found
 
 
+def queued(client: Client) -> list[int]:
+    """How many nodes of each type wait."""
+    return [one.queued for one in client.engine_plan().types]
+
+
 def test_jobs_run_on_nodes_of_ray_which_are_given_back(cluster_of_ray: Any, tmp_path: Path) -> None:
     with on_ray(tmp_path, cluster_of_ray.address) as (_, client):
         (job,) = client.submit([counting_job(tmp_path)])
@@ -105,8 +110,7 @@ def test_what_ray_has_no_room_for_waits_as_an_actor(cluster_of_ray: Any, tmp_pat
     with on_ray(tmp_path, cluster_of_ray.address, maximum=3) as (_, client):
         client.submit([counting_job(tmp_path, steps=2_000)] * 3)
         until(lambda: len(client.nodes()) == 2, LIMIT_S, "two nodes")
-        queued = lambda: [one.queued for one in client.engine_plan().types]  # noqa: E731
-        until(lambda: queued() == [1], LIMIT_S, "one that waits")
+        until(lambda: queued(client) == [1], LIMIT_S, "one that waits")
         waiting = [one for one in client.engine_plan().launches if one.state == "queued"]
         assert [one.why for one in waiting] == ["Ray has no room for it yet"]
 
