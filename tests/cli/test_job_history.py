@@ -161,13 +161,16 @@ def test_how_a_forecast_was_made_is_told() -> None:
     assert "The forecast is being made" in printed(none)
 
 
-def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
+def test_a_failure_that_comes_again_and_again_is_told_where_it_came_last() -> None:
     change, why = msgspec.structs.replace, "failed: exit code 1: no such file"
     attempts = [change(FIRST, attempt=n, why=why, end=AttemptEnd.FAILED) for n in (1, 2, 3)]
     other = change(FIRST, attempt=4, why="failed: exit code 2", end=AttemptEnd.FAILED)
     events = [(10.0 * n, f"attempt {n} {why} at step 0") for n in (1, 2, 3)]
     text = printed(change(TOLD, attempts=(*attempts, other), events=tuple(events)))
-    assert text.count("no such file") == 1
+    assert text.count("no such file") == 3
+    assert re.search(r"(?m)^ *3 .* failed: exit code 1: no such file *$", text), "in the table"
+    assert re.search(r"(?m)^ *1 .* failed *$", text)
+    assert "attempt 3 failed: exit code 1: no such file at step 0" in text
     assert "failed 3 times: exit code 1: no such file" in text
     assert "attempt 2 failed at step 0" in text
     assert "failed: exit code 2" in text

@@ -1,8 +1,9 @@
 """The history of a job in words: where it is and why, when it will end, and what its attempts cost."""
 
+import re
 import time
-from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -21,11 +22,13 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.model.duration_text import DASH, ago, duration
 
+_ATTEMPT = re.compile(r"attempt ([0-9]+) ")  # how an event of one begins
 FAILED = "failed: "  # how the reason of an attempt that failed begins
 
 
 def attempt_history(explanation: Explanation, now_s: float) -> Group:
-    """The whole history, with ages at the time ``now_s``; a failure that repeats is described once."""
+    """The whole history, with ages at the time ``now_s``; a failure that repeats is described where it came
+    last, and counted."""
     repeated = _repeated(explanation.attempts)
     parts: list[RenderableType] = [
         *map(Text, _head(explanation.job, now_s)),
@@ -35,13 +38,13 @@ def attempt_history(explanation: Explanation, now_s: float) -> Group:
     if explanation.attempts:
         parts += [Text(), _attempts_table(explanation.attempts, repeated, now_s)]
         parts += [
-            Text(f"failed {times} times: {why.removeprefix(FAILED)}")
-            for why, times in repeated.items()
+            Text(f"failed {one.times} times: {why.removeprefix(FAILED)}")
+            for why, one in repeated.items()
         ]
         parts.append(Text(overhead_sentence(explanation)))
         parts += _traceback(explanation.attempts)
     if explanation.events:
-        rows = [(ago(at_s, now_s), _short(words, repeated)) for at_s, words in explanation.events]
+        rows = [(ago(at_s, now_s), _event(words, repeated)) for at_s, words in explanation.events]
         parts += [Text(), table(">when event", rows)]
     return Group(*parts)
 
@@ -103,17 +106,34 @@ def overhead_s(attempt: AttemptView) -> float | None:
     return sum(known) if known else None
 
 
-def _repeated(attempts: Sequence[AttemptView]) -> dict[str, int]:
-    """Return the reasons of failures -> how often each occurred, where that is more than once."""
-    failures = Counter(attempt.why for attempt in attempts if attempt.end is AttemptEnd.FAILED)
-    return {why: times for why, times in failures.items() if times > 1}
+class RepeatedFailure(NamedTuple):
+    """How often attempts have failed for the same reason, and the last of them."""
+
+    times: int
+    attempt: int
 
 
-def _short(sentence: str, repeated: dict[str, int]) -> str:
-    """A sentence without the words of a failure that is described elsewhere."""
-    for why in repeated:
-        sentence = sentence.replace(why, "failed")
+def _repeated(attempts: Sequence[AttemptView]) -> dict[str, RepeatedFailure]:
+    """Return the reasons of failures that occurred more than once."""
+    numbers: dict[str, list[int]] = {}
+    for attempt in attempts:
+        if attempt.end is AttemptEnd.FAILED:
+            numbers.setdefault(attempt.why, []).append(attempt.attempt)
+    return {why: RepeatedFailure(len(n), max(n)) for why, n in numbers.items() if len(n) > 1}
+
+
+def _short(sentence: str, repeated: dict[str, RepeatedFailure], attempt: int) -> str:
+    """A sentence on an attempt, without the words of a failure that is described for a later one."""
+    for why, one in repeated.items():
+        if one.attempt != attempt:
+            sentence = sentence.replace(why, "failed")
     return sentence
+
+
+def _event(words: str, repeated: dict[str, RepeatedFailure]) -> str:
+    """The words of an event, those of attempts as in their table."""
+    found = _ATTEMPT.match(words)
+    return words if found is None else _short(words, repeated, int(found[1]))
 
 
 def _traceback(attempts: Sequence[AttemptView]) -> list[RenderableType]:
@@ -163,7 +183,7 @@ def _part(seconds: float) -> str:
 
 
 def _attempts_table(
-    attempts: Sequence[AttemptView], repeated: dict[str, int], now_s: float
+    attempts: Sequence[AttemptView], repeated: dict[str, RepeatedFailure], now_s: float
 ) -> RenderableType:
     rows = []
     for attempt in attempts:
@@ -178,7 +198,7 @@ def _attempts_table(
                 *map(_part, attempt.overhead_parts_s),
                 f"{attempt.lost_steps:,.0f}" if attempt.lost_steps else DASH,
                 duration(overhead_s(attempt)),
-                _short(attempt.why, repeated) or DASH,
+                _short(attempt.why, repeated, attempt.attempt) or DASH,
             )
         )
     columns = (

@@ -10,6 +10,7 @@ from fairlead.client.messages import (
     Progress,
     RankEnded,
 )
+from fairlead.client.rank_environment import EXIT_RANK_SYNC
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.rank_failures import exit_failure
@@ -18,6 +19,7 @@ from fairlead.cluster.agent.spawner_messages import Exited
 from fairlead.cluster.protocol.messages import (
     AGENT_LEAVES,
     EXPIRED,
+    LEFT_EARLY,
     ORPHANED,
     Failure,
     Rank,
@@ -286,6 +288,55 @@ def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None
     one.exited(0, -9, ended(0, -9), 3.0)
     one.record_exit(3.0)
     assert (one.status(4.0).reason, one.status(4.0).exit_code) == (reason, code)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_leaves_before_its_first_step_is_to_blame_and_not_those_that_waited(
+    rank: int,
+) -> None:
+    one = start(ranks=TWO, world_size=2)
+    one.started(1.0)
+    assert one.exited(rank, 0, None, 2.0, began=False)  # the other is to be ended
+    one.exited(1 - rank, -15, ended(1 - rank, -15), 3.0)
+    one.record_exit(3.0)
+    status = one.status(4.0)
+    assert (status.reason, status.exit_code) == (f"rank {rank} {LEFT_EARLY}", EXIT_RANK_SYNC)
+    assert status.failure is not None
+    assert (status.failure.rank, status.failure.exit_code) == (rank, 0)
+
+
+def test_a_rank_may_leave_well_before_the_others_once_all_have_begun() -> None:
+    gang: dict[str, Any] = {"ranks": TWO, "world_size": 2}
+    begun = start(**gang)
+    begun.started(1.0)
+    assert not begun.exited(1, 0, None, 2.0)  # it came to its loop
+    loaded = start(**gang)
+    loaded.started(1.0)
+    loaded.loaded(Loaded(1, 40, 0.5), 2.0)
+    assert not loaded.exited(1, 0, None, 3.0, began=False)  # its stacks could not be written
+    stopped = start(**gang)
+    stopped.started(1.0)
+    stopped.stop("preempted", 2.0)
+    assert not stopped.exited(1, 0, None, 3.0, began=False)
+    for one in (begun, loaded, stopped):
+        assert (one.status(4.0).failure, one.status(4.0).left) == (None, -1)
+    alone = start()
+    alone.started(1.0)
+    alone.exited(0, 0, None, 2.0, began=False)
+    alone.record_exit(2.0)
+    assert (alone.status(3.0).failure, alone.status(3.0).exit_code) == (None, 0)
+
+
+def test_with_rank_0_elsewhere_a_rank_that_leaves_before_its_loop_is_told_of() -> None:
+    one = start(ranks=(Rank(rank=2, devices=(0,)),), world_size=3, has_rank_0=False)
+    one.started(1.0)
+    assert not one.exited(2, 0, None, 2.0, began=False)
+    one.record_exit(2.0)
+    assert (one.status(3.0).left, one.status(3.0).exit_code) == (2, 0)
+    other = start(ranks=(Rank(rank=2, devices=(0,)),), world_size=3, has_rank_0=False)
+    other.started(1.0)
+    other.exited(2, 0, None, 2.0)
+    assert other.status(3.0).left == -1
 
 
 def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import EXPIRED, AttemptStatus, Failure
+from fairlead.cluster.protocol.messages import EXPIRED, LEFT_EARLY, AttemptStatus, Failure
 from fairlead.cluster.server.attempt_orders import ranks_on
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import AttemptRow, JobRow
@@ -115,6 +115,31 @@ def test_how_an_attempt_ended_is_told_apart_from_the_reason() -> None:
     lost = gang(exit_code=3)
     lost.lost = True
     assert lost.end() == (AttemptEnd.NODE_LOST, "node lost")
+
+
+def test_of_a_gang_a_rank_that_left_before_its_first_step_is_to_blame() -> None:
+    def gang(**first: Any) -> Attempt:
+        made = start()
+        made.nodes = ranks_on({"a": (0,), "b": (0,)})
+        made.statuses = {
+            "a": AttemptStatus(job=1, attempt=1, **{"state": "ended", "exit_code": 75, **first}),
+            "b": AttemptStatus(job=1, attempt=1, state="ended", exit_code=0, left=1),
+        }
+        return made
+
+    early = gang()
+    assert early.note_left("b")
+    assert early.broken
+    assert early.failure() == f"rank 1 {LEFT_EARLY}"
+    node, failure = early.root_failure()
+    assert failure is not None
+    assert (node, failure.rank, failure.exit_code) == ("b", 1, 0)
+    trains = gang(state="running", exit_code=None, loaded_step=0, step=3)
+    assert not trains.note_left("b"), "it has been there"
+    assert not trains.broken
+    own = gang(reason="rank 0: KeyError", failure=Failure(kind="exception", exit_code=1))
+    assert own.note_left("b")
+    assert (own.failure(), own.root_failure()[0]) == ("rank 0: KeyError", "a")
 
 
 def test_of_a_gang_the_rank_that_left_early_is_to_blame_and_not_those_that_missed_it() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
-from fairlead.cluster.protocol.messages import AGENT_LEAVES, Failure
+from fairlead.cluster.protocol.messages import AGENT_LEAVES, LEFT_EARLY, Failure
 
 ERROR = "KeyError: 'x' (train.py:40)"
 
@@ -83,6 +83,22 @@ def test_a_gang_of_which_a_rank_ended_for_a_sigterm_is_started_again_to_finish(
         cluster.until(lambda: all((job, 2) in node.leased for node in nodes))
         view = cluster.job(job)
         assert (view.starts, view.failures, view.steps) == (2, 0, 40)
+
+
+def test_a_gang_that_waits_for_a_rank_that_has_left_is_ended_at_once(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0, lease_s=60.0) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2, total_steps=40, max_retries=0)
+        cluster.until(lambda: all((job, 1) in node.leased for node in nodes))
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        (second,) = [node for node in nodes if node.name != attempt.first_node]
+        second.end(job, 1, exit_code=0, left=1)
+        cluster.until(lambda: cluster.job(job).state == "dropped")
+        (view,) = cluster.service.attempts(ADMIN, job)
+        assert view.why == f"failed: rank 1 {LEFT_EARLY}"
 
 
 @pytest.mark.parametrize("raiser", [0, 1])

@@ -7,6 +7,7 @@ import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import AttemptStatus, Rank
+from fairlead.cluster.server.assignments import assignment
 from fairlead.cluster.server.attempts import MAX_EXTRAPOLATION_S, Attempt
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -84,5 +85,5 @@ def test_nor_much_of_what_is_not_heard_of_and_never_the_last_step() -> None:
 def test_a_node_is_told_from_what_to_start(wanted: object, expected: tuple[bool, bool]) -> None:
     start = _start()
     start.row.spec = msgspec.structs.replace(start.row.spec, prefork=wanted)
-    order = start.assignment("a", 1.0)
+    order = assignment(start, "a", 1.0)
     assert (order.prefork, order.prepare) == expected

@@ -173,6 +173,26 @@ def test_who_hangs_starts_stops_or_finishes_is_not_said_to_train() -> None:
     assert "in training" not in told
 
 
+def test_a_gang_keeps_what_it_was_given_while_a_part_of_it_goes_on() -> None:
+    """It was said to be free, and was given to nobody."""
+    state = State(a=1, b=1)
+    state.job(MINE)
+    row = state.job(OTHER)
+    record = AttemptRow(
+        job=OTHER, attempt=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=state.now
+    )
+    gang = Attempt(row, record, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0, ordered=True)
+    state.registry.add(gang)
+    gang.gone.add("b")
+    told = state.told()
+    assert "2 devices held by job 2 still starting" in told
+    assert "free" not in told
+    gang.stopping = "preempted"
+    told = state.told()
+    assert "1 device of v100 is free" in told
+    assert "1 device held by job 2 told to stop and not ended yet" in told
+
+
 def test_what_the_agent_says_of_a_hang_is_said_first() -> None:
     stall = "no step for 92 s, usual 0.2 s; rank 0 is in fails.py:15 (train)"
     state = State(a=3)

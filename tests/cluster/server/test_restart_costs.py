@@ -15,7 +15,9 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.restart_costs import (
+    FEW_SAMPLES,
     LATE_RESUMES,
+    MAX_YOUNG_S,
     MIN_SAMPLES,
     MISJUDGED_FACTOR,
     AutomaticRound,
@@ -92,6 +94,38 @@ def test_a_job_that_was_resumed_costs_what_that_took() -> None:
     del state.registry.jobs[1]
     starts.forget_closed()
     assert starts.resume_s(1) is None
+
+
+def test_a_start_is_young_for_three_times_as_long_as_its_job_is_known_to_take() -> None:
+    now = [0.0]
+    state = cluster_state(Fleet(30.0, 0.01, lambda: now[0], lambda _: None), lambda: now[0])
+    starts = MeasuredStarts(state)
+    parts = AttemptParts(state, (starts,))
+    row = state.registry.jobs[1] = _row(1)
+    state.fleet.add("n", "v100", 1)
+    starts.seconds.extend([4.0] * FEW_SAMPLES)
+    assert starts.young_s(row) == 12.0, "as others here"
+
+    def run(until_s: float, trained_s: float | None = None) -> None:
+        attempt = parts.orders.assign(1, {"n": (0,)}, "v100", now[0])
+        attempt.record.trained_s = trained_s
+        now[0] = until_s
+        parts.orders.stop(1, AttemptEnd.PREEMPTED)
+        attempt.statuses["n"] = AttemptStatus(
+            job=1, attempt=attempt.key[1], state="ended", exit_code=0
+        )
+        parts.ends.end(attempt)
+
+    run(10.0)
+    assert starts.young_s(row) == 30.0
+    run(40.0)
+    run(50.0)
+    assert starts.young_s(row) == 90.0
+    run(100.0, trained_s=60.0)
+    row.usual_start_s = 10.0  # as it is booked elsewhere
+    assert starts.young_s(row) == 30.0
+    row.usual_start_s = 1e4
+    assert starts.young_s(row) == MAX_YOUNG_S
 
 
 def test_a_program_that_could_not_be_stopped_as_it_was_is_remembered() -> None:

@@ -13,6 +13,7 @@ from tests.cluster.server_nodes import (
 )
 
 from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.server.live_round import MAX_ROUND_S
 from fairlead.cluster.store.failures import Backoff
 from fairlead.model.events import JobsSubmitted
 
@@ -181,3 +182,20 @@ def test_who_had_no_share_yet_does_not_wait_for_the_next_round(tmp_path: Path) -
         began, second = time.monotonic(), cluster.submit()
         cluster.until(lambda: second in one.jobs or time.monotonic() > began + LONG_S / 2)
         assert one.jobs == {first, second}
+
+
+def test_jobs_that_start_for_longer_than_five_rounds_do_not_preempt_each_other_for_ever(
+    tmp_path: Path,
+) -> None:
+    """What a start took that was cut is known of the next one, which gets three times as long."""
+    round_s = 0.5
+    with engine_nodes(tmp_path, round_s) as cluster:
+        one = cluster.node("one")
+        job, _ = cluster.submit(), cluster.submit()
+        one.register()
+        cluster.until(lambda: cluster.job(job).preemptions >= 2)
+        first, second = cluster.service.attempts(ADMIN, job)[:2]
+        assert first.ended_s is not None
+        assert second.ended_s is not None
+        before_s, after_s = first.ended_s - first.began_s, second.ended_s - second.began_s
+        assert after_s > 2 * before_s > 2 * MAX_ROUND_S * round_s

@@ -16,6 +16,9 @@ class RankExits:
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
         self.terminated = False  # has a rank ended with 0 after a SIGTERM, perhaps for that?
+        self.left = (
+            -1
+        )  # a rank that ended with 0 before its loop, while rank 0 is elsewhere; -1 = none
         self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
 
     @property
@@ -28,7 +31,7 @@ class RankExits:
         """The one to blame: before those that missed another rank, a rank that was gone by then."""
         first = first_to_fail(self._failures)
         if first is not None and first.secondary and self._left_early is not None:
-            message = f"it ended first; {sentence(first, world_size=2)}"
+            message = f"ended first, with exit code 0; {sentence(first, world_size=2)}"
             return Failure(kind="exit", rank=self._left_early, exit_code=0, message=message)
         return first
 

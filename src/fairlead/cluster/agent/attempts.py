@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from fairlead.client.messages import Loaded, Progress, RankEnded
-from fairlead.client.rank_environment import EXIT_IO
+from fairlead.client.rank_environment import EXIT_IO, EXIT_RANK_SYNC
 from fairlead.cluster.agent.addresses import GivenAddresses
 from fairlead.cluster.agent.attempt_exits import RankExits
 from fairlead.cluster.agent.attempt_steps import StepProgress
@@ -16,6 +16,7 @@ from fairlead.cluster.agent.lease import NodeLease, ReportedLease
 from fairlead.cluster.agent.rank_failures import one_line, sentence, was_killed
 from fairlead.cluster.agent.stalls import AttemptStall
 from fairlead.cluster.protocol.messages import (
+    LEFT_EARLY,
     WOULD_LOSE,
     Assignment,
     AttemptStatus,
@@ -223,9 +224,11 @@ class NodeAttempt:
         self.state = "stopping"
         self.times.pause(now)
 
-    def exited(self, rank: int, code: int, failure: Failure | None, now: float) -> bool:
+    def exited(
+        self, rank: int, code: int, failure: Failure | None, now: float, *, began: bool = True
+    ) -> bool:
         """A rank has ended. Returns whether the other ranks are to be ended for it: not where all steps are
-        done, for each may have something to do after them."""
+        done, for each may have something to do after them. began: it came to its loop, or may have."""
         unmanaged = self.assignment.unmanaged
         early = not (unmanaged or self.finishing or self.stop_order.given)
         self.exits.note(rank, code, now, early=early)
@@ -236,6 +239,8 @@ class NodeAttempt:
         if code == 0 or self._was_asked(code, failure):
             if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exits.code = code
+            if early and self._is_missed(rank, began=began):
+                return self._note_missed(rank)
             return self.hears_rank_0 and rank == 0 and not self.steps.all_done
         if failure is not None and self.stop_order.given and was_killed(failure):
             failure = msgspec.structs.replace(failure, secondary=True)
@@ -244,6 +249,22 @@ class NodeAttempt:
         if self.exits.first_failure is not None:
             self.reason = self._why()
         return not unmanaged or code != 0
+
+    def _is_missed(self, rank: int, *, began: bool) -> bool:
+        """Return whether the other ranks wait for one that has ended with 0: they do not begin without it."""
+        gang = self.assignment.world_size > 1 and self.steps.loaded is None
+        return gang and not self.exits.has_failed and (rank == 0 or not began)
+
+    def _note_missed(self, rank: int) -> bool:
+        """The others wait for this rank. Returns whether they are to be ended for it: where rank 0 is on
+        another node, the server decides, which knows whether that has begun to train."""
+        if not self.hears_rank_0:
+            self.exits.left = rank
+            return False
+        self.exits.set_failure(Failure(kind="exit", rank=rank, exit_code=0, message=LEFT_EARLY))
+        self.exits.code = EXIT_RANK_SYNC
+        self.reason, self.state = self._why(), "stopping"
+        return True
 
     def note_termination(self, code: int, *, terminated: bool) -> None:
         """Note that a rank ends with this code. terminated: after a SIGTERM. A script may end with 0 for
@@ -320,6 +341,7 @@ class NodeAttempt:
             released=self.stop_order.released_s is not None,
             resumed=bool(self.addresses.files_of),
             failure=self._failure() if self.ended else None,
+            left=self.exits.left,
             unsaved=self.exits.unsaved[:_MAX_REASON] if self.ended else "",
             stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",
             stacks=self.stall.stacks if self._is_stalled else "",

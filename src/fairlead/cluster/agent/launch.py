@@ -111,6 +111,11 @@ def failure_path(state: Path, job: int, attempt: int, rank: int) -> Path:
     return reports_path(state, job) / f"{attempt}-{rank}.failure"
 
 
+def stacks_path(state: Path, job: int, attempt: int, rank: int) -> Path:
+    """Return the file in which a rank says, once it comes to its loop, how to ask it where it stands."""
+    return failure_path(state, job, attempt, rank).with_suffix(".stacks")
+
+
 def progress_path(state: Path, job: int, attempt: int) -> Path:
     """Return the file in which an unmanaged job reports its progress."""
     return failure_path(state, job, attempt, 0).with_suffix(".progress")
@@ -213,7 +218,7 @@ def _rank(
     around = () if assignment.job == TRIAL_JOB else place.isolation.launch_with
     base = agents_environment(assignment.runtime, around)
     variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, attempt, checkpoints)
-    stacks = failure.with_suffix(".stacks")
+    stacks = stacks_path(place.state, assignment.job, assignment.attempt, rank.rank)
     variables |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
     if rank.rank == 0:
         metrics = metrics_path(place.state, assignment.job, assignment.attempt)

@@ -247,6 +247,8 @@ def sentence(failure: Failure, world_size: int) -> str:
     if failure.kind == "stalled":
         return failure.message
     code = failure.exit_code or 0
+    if failure.kind == "exit" and failure.exit_code == 0:
+        return f"rank {failure.rank} {failure.message}"  # it left before the others
     how = f"exit code {code}"
     if code < 0:
         how = f"killed by signal {-code} ({signal_name(-code)})"

@@ -10,7 +10,7 @@ from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.inspection import Inspector
-from fairlead.cluster.agent.launch import checkpoint_path, failure_path
+from fairlead.cluster.agent.launch import checkpoint_path, failure_path, stacks_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.parked_jobs import ParkedJobs
@@ -34,6 +34,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Waits,
 )
 from fairlead.cluster.agent.suspension import Suspension
+from fairlead.cluster.agent.untrusted_files import size_of
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     ORPHANED,
@@ -156,10 +157,16 @@ class SpawnerEvents:
             self._progress.poll_last(attempt, now)
         attempt.note_termination(end.code, terminated=end.terminated)
         failure = self._failure(attempt, end)
-        if attempt.exited(end.rank, end.code, failure, now):
+        began = self._has_begun(attempt, end.rank)
+        if attempt.exited(end.rank, end.code, failure, now, began=began):
             # Rank 0 tells the others in their loops; before that none hears of it.
             unheard = attempt.hears_rank_0 and attempt.steps.loaded is None
             self._ending.end(attempt, terminate=attempt.assignment.unmanaged or unheard)
+
+    def _has_begun(self, attempt: NodeAttempt, rank: int) -> bool:
+        """Return whether a rank came to its loop, or may have: one that goes on did so before."""
+        stacks = stacks_path(self._state, *attempt.files_key, rank)
+        return attempt.assignment.resumes > 0 or size_of(stacks) > 0
 
     def _refuse_rank(self, attempt: NodeAttempt) -> None:
         """Refuse a rank that reports for an attempt that is over. It is not one of our processes and could

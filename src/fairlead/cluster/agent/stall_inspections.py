@@ -9,7 +9,7 @@ from pathlib import Path
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.inspection import Inspector
-from fairlead.cluster.agent.launch import failure_path
+from fairlead.cluster.agent.launch import stacks_path
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.stacks import RankStack
@@ -68,9 +68,7 @@ class StallInspections:
     async def _stacks(self, attempt: NodeAttempt) -> dict[int, RankStack]:
         """Rank -> where it stands, of those here."""
         ranks = [rank.rank for rank in attempt.assignment.ranks]
-        files = {
-            r: failure_path(self._state, *attempt.key, r).with_suffix(".stacks") for r in ranks
-        }
+        files = {r: stacks_path(self._state, *attempt.key, r) for r in ranks}
         try:
             return await self.inspector.inspect(attempt, self._spawner, files)
         finally:

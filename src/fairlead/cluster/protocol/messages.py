@@ -146,6 +146,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.type}@{self.file}:{self.line}" if self.type else ""
 
 
+# How a rank of a gang ended before it came to its loop, where the others wait for it.
+LEFT_EARLY = (
+    "ended first, with exit code 0, before its first step; "
+    "a program without the iterator is one for --unmanaged"
+)
+
+
 class SpawnerDeath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The process that owned the ranks of a node was ended by somebody."""
 
@@ -218,6 +225,8 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     released: bool = False  # it has left its devices here, and saves before it is parked
     resumed: bool = False  # its program, which has no iterator, goes on where it was stopped
     failure: Failure | None = None  # of an end that was nobody's wish
+    # A rank here, with rank 0 on another node, that has ended with 0 before it came to its loop; -1 = none
+    left: CountOrNone = -1
     unsaved: Text = (
         ""  # why its work could not be saved as it ended; "" = it was, as far as is known
     )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Assignment, AttemptStatus, Rank
+from fairlead.cluster.server.assignments import assignment
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.parked import resumable
@@ -123,7 +124,7 @@ class AttemptOrders:
         for node in attempt.nodes:
             if node not in attempt.gone:
                 interval_s = checkpoint_interval_s(attempt, options.mtbf_s)
-                found = attempt.assignment(node, interval_s)
+                found = assignment(attempt, node, interval_s)
                 self._state.fleet.desire(node, self._with_root(attempt.row, found))
 
     def _with_root(self, row: JobRow, found: Assignment) -> Assignment:

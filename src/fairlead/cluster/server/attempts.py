@@ -9,14 +9,13 @@ from fairlead.client.rank_environment import EXIT_IO
 from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.attempt_end import END_OF_AGENT_REASON, PREEMPTIONS, AttemptEnd
 from fairlead.cluster.protocol.messages import (
-    Assignment,
+    LEFT_EARLY,
     AttemptKey,
     AttemptStatus,
     Failure,
     Rank,
 )
 from fairlead.cluster.protocol.plausible import MAX_RATE
-from fairlead.cluster.server.array_tasks import task_variables, trial_variables
 from fairlead.cluster.server.attempt_statuses import MIN_TRAINED_S, measured_rate, steps_took_s
 from fairlead.cluster.server.death_judge import DeathDecision, DeathKey
 from fairlead.cluster.store.rows import (
@@ -58,6 +57,8 @@ class Attempt:
     colocated: tuple[AttemptKey, ...] = ()  # that share its devices in the round in force
     agent_death: DeathKey | None = None  # an agent of its nodes died while it ran there
     death: DeathDecision | None = None  # where it ended with an agent or a spawner
+    # of a rank that ended with 0 before its first step: its node, and which it is
+    left: tuple[str, int] | None = None
     solo_since: tuple[float, float] | None = None  # step and seconds trained when it no longer did
     key: AttemptKey = field(init=False)  # (job, attempt)
     first_node: str = field(init=False)  # where rank 0 is
@@ -250,7 +251,18 @@ class Attempt:
     def broken(self) -> bool:
         """Whether ranks on some node ended before their time, so that no other can go on."""
         told = list(self.statuses.values())
-        return any(one.state == "ended" and one.exit_code != 0 for one in told)
+        return self.left is not None or any(
+            one.state == "ended" and one.exit_code != 0 for one in told
+        )
+
+    def note_left(self, node: str) -> bool:
+        """Take over that a rank on a node ended with 0 and did not come to its loop. Returns whether that is
+        so: where training has begun, that rank has been there."""
+        status = self.statuses[node]
+        trains = self.leader is not None and self.leader.loaded_step >= 0
+        if self.left is None and status.left >= 0 and not trains:
+            self.left = node, status.left
+        return self.left is not None
 
     @property
     def cut_short(self) -> bool:
@@ -368,6 +380,9 @@ class Attempt:
             return ""
         told = self.statuses.copy()  # other threads read it while the driver's changes it
         bad = [node for node in self.failed if node in told]
+        if self._is_missed:
+            assert self.left is not None
+            return f"rank {self.left[1]} {LEFT_EARLY}"
         if bad:
             first = told[bad[0]]
             if first.failure is not None and first.failure.kind == "stalled" and self.row.stall:
@@ -399,6 +414,12 @@ class Attempt:
         return sorted(bad, key=follows.__getitem__)
 
     @property
+    def _is_missed(self) -> bool:
+        """Whether a rank left before its first step, and nothing went wrong elsewhere but for that."""
+        failures = [status.failure for status in self.statuses.copy().values()]
+        return self.left is not None and all(one is None or one.secondary for one in failures)
+
+    @property
     def _left_early(self) -> str:
         """The node whose ranks have ended well before the last step, where all that failed elsewhere did so
         because others were gone; "" = there is none."""
@@ -414,6 +435,9 @@ class Attempt:
         """The node on which it failed, and what went wrong there as far as is known."""
         if self.death is not None and self.death.blame:
             return self.death.node, None
+        if self._is_missed and self.left is not None:
+            node, rank = self.left
+            return node, Failure(kind="exit", rank=rank, exit_code=0, message=LEFT_EARLY)
         node = next(iter(self.failed), self.first_node)
         status = self.statuses.get(node)
         node = self._left_early or node
@@ -422,53 +446,6 @@ class Attempt:
         if status.failure is None and status.exit_code is not None:
             return node, Failure(exit_code=status.exit_code)
         return node, status.failure
-
-    def assignment(self, node: str, checkpoint_s: float) -> Assignment:
-        """The order for one of the nodes."""
-        spec, first = self.row.spec, self.first_node
-        return Assignment(
-            job=self.row.id,
-            attempt=self.record.attempt,
-            order_id=self.record.order_id,
-            command=spec.command,
-            env=spec.env | task_variables(self.row) | trial_variables(self.row),
-            cwd=spec.cwd,
-            checkpoint_dir=self.row.checkpoint_dir,
-            kept_steps=self.row.kept_steps(self.from_step),
-            kept_by=self.row.saved_by,
-            accept_loss=bool(self.record.loss_accepted),
-            ranks=self.nodes[node],
-            world_size=sum(len(ranks) for ranks in self.nodes.values()),
-            master="" if node == first else self.address,
-            has_rank_0=node == first,
-            unmanaged=spec.unmanaged,
-            total_steps=int(self.row.total_steps),
-            batch=self.row.batch,
-            checkpoint_s=checkpoint_s,
-            grace_s=spec.grace_s,
-            finish_grace_s=-1.0 if spec.finish_grace_s is None else spec.finish_grace_s,
-            finishing=self.finishing,
-            prefork=spec.prefork is True,
-            prepare=spec.prefork == "auto",
-            log_bytes=spec.log_bytes,
-            start_timeout_s=spec.start_timeout_s,
-            stall_timeout_s=spec.stall_timeout_s,
-            on_stall=spec.on_stall,
-            usual_start_s=self.row.usual_start_s,
-            usual_save_s=self.row.save_s if self.row.save_s > 0 else -1.0,
-            inspect=self.stalled and node != first,
-            runtime=spec.runtime,
-            progress_url=spec.progress_url,
-            node_rank=list(self.nodes).index(node),
-            nodes=len(self.nodes),
-            colocated=self.colocated,
-            tenant=self.row.tenant,
-            user=self.row.user,
-            park=spec.park is True,
-            suspend=spec.is_suspended,
-            resumes=self.resumes,
-            standby=self.standby,
-        )
 
 
 def holder(attempts: Iterable[Attempt]) -> Attempt | None:

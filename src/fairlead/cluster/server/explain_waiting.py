@@ -99,8 +99,10 @@ def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]
 
 
 def _holds(attempt: Attempt, node: str) -> bool:
-    """Return whether an attempt has devices of a node, or is to get them: its ranks there have not ended."""
-    return attempt.ordered and not attempt.has_left(node)
+    """Return whether an attempt has devices of a node, or is to get them: its ranks there have not ended, or
+    those elsewhere go on, for which it keeps all that it was given."""
+    leaves = bool(attempt.stopping) or attempt.lost
+    return attempt.ordered and not (leaves and attempt.has_left(node))
 
 
 def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], job: int) -> None:

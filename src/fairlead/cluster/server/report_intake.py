@@ -151,10 +151,10 @@ class ReportIntake:
             self._state.registry.dirty_jobs.add(attempt.row.id)
         if status.state == "ended":
             self._note_end(attempt, node, status)
-            if attempt.broken:
-                for other in attempt.nodes:
-                    reason = status.reason or "other ranks ended"
-                    self._state.fleet.revoke(other, *attempt.key, reason)
+        if attempt.note_left(node) or (status.state == "ended" and attempt.broken):
+            reason = status.reason or attempt.failure() or "other ranks ended"
+            for other in attempt.nodes:
+                self._state.fleet.revoke(other, *attempt.key, reason)
 
     def _note_end(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
         """Its ranks on a node have ended: when, its agent may tell, and this server may have been away."""

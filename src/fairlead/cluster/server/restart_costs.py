@@ -12,7 +12,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
 from fairlead.cluster.server.loaded_checkpoint import RESUMED
 from fairlead.cluster.server.lost_work import shared_troubles, why_lost
-from fairlead.cluster.store.rows import AttemptRow
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.events import RestartCostsLearned
 from fairlead.model.job import JobId
 from fairlead.scheduler.mechanism.round_length import adjusted_round_s, automatic_round_s
@@ -25,6 +25,10 @@ PROTECTED_ROUNDS = (
 MIN_SAMPLES = 20  # starts that must have been measured before their median counts
 FEW_SAMPLES = 3  # that make a first estimate
 MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
+START_FACTOR = (
+    3.0  # times what a start of the job usually takes, for it to train as long as it took
+)
+MAX_YOUNG_S = 600.0  # but no longer, unless that is within so many rounds as any start has
 LATE_RESUMES = 5  # of a job, whose median is what it costs to resume
 
 
@@ -37,6 +41,9 @@ class MeasuredStarts:
         self.seconds: deque[float] = deque(maxlen=1000)
         self._late_s: dict[int, deque[float]] = {}  # job -> of its last attempts that were resumed
         self._resume_s: dict[int, float] = {}  # their median
+        self._cut_s: dict[
+            int, float
+        ] = {}  # job -> of a start that was preempted before its first step
         # job whose program could not be parked as it was, when it was preempted last -> what was parked then
         # on its nodes
         self._without_room: dict[int, frozenset[tuple[str, AttemptKey]]] = {}
@@ -49,12 +56,30 @@ class MeasuredStarts:
             self._without_room.pop(attempt.row.id, None)
             if not attempt.is_suspended:
                 self._without_room[attempt.row.id] = self._parked_beside(attempt)
+        self._note_cut(attempt)
         if attempt.resumes:
             self.note_resumed(record)
         elif (
             record.trained_s is not None
         ):  # its wait for the devices is the end of the job before it
             self.seconds.append(record.trained_s - record.began_s)
+
+    def _note_cut(self, attempt: Attempt) -> None:
+        """Note for how long an attempt had started that was preempted before its first step: the next one of
+        its job may take longer."""
+        job, stopped_s = attempt.row.id, attempt.stop_ordered_s
+        if attempt.record.trained_s is not None:
+            self._cut_s.pop(job, None)
+        elif attempt.ordered and attempt.is_preempted and stopped_s is not None:
+            took_s = stopped_s - attempt.record.began_s
+            self._cut_s[job] = max(took_s, self._cut_s.get(job, 0.0))
+
+    def young_s(self, row: JobRow) -> float:
+        """Seconds after its order for which a start of this job may be young, by what its starts took before,
+        or others here: a start that is preempted before its first step was for nothing."""
+        known_s = max(row.usual_start_s, self._cut_s.get(row.id, -1.0))
+        usual_s = known_s if known_s >= 0.0 else self.first_estimate_s()
+        return min(START_FACTOR * usual_s, MAX_YOUNG_S)
 
     def can_suspend(self, attempt: Attempt) -> bool:
         """Return whether the program of an attempt is parked as it is if it is preempted: it was the last
@@ -93,6 +118,7 @@ class MeasuredStarts:
     def forget_closed(self) -> None:
         """Let go of jobs that have ended. It looks at each that was ever resumed: call it once a round."""
         known = self._state.registry.jobs
+        self._cut_s = {job: s for job, s in self._cut_s.items() if job in known}
         self._without_room = {job: s for job, s in self._without_room.items() if job in known}
         self._late_s = {job: s for job, s in self._late_s.items() if job in known}
         self._resume_s = {job: s for job, s in self._resume_s.items() if job in known}
@@ -220,7 +246,8 @@ class RestartCostsOfJobs:
             return False
         if attempt.finishing_since is not None and attempt.finishing:
             return now - attempt.finishing_since <= PROTECTED_ROUNDS * round_s
-        return attempt.is_young(now, MAX_ROUND_S * round_s)
+        limit_s = max(MAX_ROUND_S * round_s, self._starts.young_s(attempt.row))
+        return attempt.is_young(now, limit_s)
 
 
 def _unkept_s(attempt: Attempt) -> float:
