@@ -50,6 +50,7 @@ COMMANDS = (
         "Inject faults into a cluster at random, and prove that nothing is lost.",
     ),
     LazyCommand("measure", "measure:measure", "Measure a training script's rate and restart cost."),
+    LazyCommand("profile", "profile:profile", "Measure the throughputs of the papers' workloads."),
     LazyCommand("sweep", "sweep:sweep", "Run policies against loads and seeds."),
     LazyCommand("reproduce", "reproduce:reproduce", "Reproduce published results."),
     LazyCommand("bench", "bench:app", "Measure how fast Fairlead is on this machine."),

@@ -6,7 +6,9 @@ import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -86,6 +88,47 @@ def measure(
         save_s=save_s,
         stop_s=stop_s,
     )
+
+
+def measure_pair(
+    commands: tuple[Sequence[str], Sequence[str]], accelerator: str, devices: int, seconds: float
+) -> tuple[float, float]:
+    """Return the steps/s of two scripts that run on the same devices at once, for so many seconds in which
+    both train. Raises ConfigError where one fails, or has no ``Iterator`` or ``Lease``."""
+    both_train, both_measured = threading.Barrier(2), threading.Barrier(2)
+
+    def rate(command: Sequence[str], folder: Path) -> float:
+        try:
+            with start(command, accelerator, devices, folder) as run:
+                run.wait_for(Progress)
+                both_train.wait(SCRIPT_TIMEOUT_S)
+                marks = run.train(seconds, None)
+                both_measured.wait(SCRIPT_TIMEOUT_S + seconds)  # it runs on, for the other's sake
+                run.stop()
+        except BaseException:
+            both_train.abort()
+            both_measured.abort()
+            raise
+        return statistics.median((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(marks))
+
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlead-profile-") as name,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        folders = [Path(name) / one for one in ("first", "second")]
+        for folder in folders:
+            folder.mkdir()
+        runs = [pool.submit(rate, *one) for one in zip(commands, folders, strict=True)]
+        problems = [one.exception() for one in runs]
+    for problem in sorted(filter(None, problems), key=_is_consequence):
+        raise problem
+    first, second = (one.result() for one in runs)
+    return first, second
+
+
+def _is_consequence(problem: BaseException) -> bool:
+    """Return whether a script failed only because the one beside it did."""
+    return isinstance(problem, threading.BrokenBarrierError)
 
 
 class MeasuredRun:

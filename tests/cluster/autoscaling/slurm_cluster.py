@@ -84,6 +84,10 @@ class SlurmCluster:
             words, env=self._environment, capture_output=True, text=True, check=True, timeout=60
         ).stdout
 
+    def try_command(self, *words: str) -> None:
+        """Run a command of Slurm that may be refused."""
+        self._ask(*words)
+
     def end(self, name: str, number: int = signal.SIGTERM) -> None:
         """End one of the daemons."""
         process = self.processes.pop(name)

@@ -20,9 +20,9 @@ KEY = COLUMNS[:4]  # family, scale factor, accelerator type, locality
 
 
 def merge_rates(path: Path, rows: Iterable[dict[str, str]]) -> None:
-    """Put rows (by the columns of docs/formats.md) into our CSV at ``path``; a row of the same job type and
-    slot type gives way, all else stays as it is, comments aside. Raises ThroughputError where the file is no
-    table, or not our CSV."""
+    """Put rows (by the columns of docs/formats.md) into our CSV at ``path``; a row of the same job type, slot
+    type and partner gives way, all else stays as it is, comments aside. Raises ThroughputError where the file
+    is no table, or not our CSV."""
     with _exclusively(path):
         _merge(path, rows)
 
@@ -44,7 +44,9 @@ def _exclusively(path: Path) -> Iterator[None]:
 def _merge(path: Path, rows: Iterable[dict[str, str]]) -> None:
     header, old = _existing(path)
     new = {_key(row): row for row in rows}
-    unchanged = [row for row in old if row.get(COLOCATED, "").strip() or _key(row) not in new]
+    unchanged = [row for row in old if _key(row) not in new]
+    if COLOCATED not in header and any(row.get(COLOCATED) for row in new.values()):
+        header = [*header, COLOCATED]
     text = io.StringIO()
     writer = csv.DictWriter(text, header, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -70,4 +72,4 @@ def _existing(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 def _key(row: dict[str, str]) -> tuple[str, ...]:
     family, scale, accelerator, locality = (row[name].strip() for name in KEY)
-    return family, str(int(float(scale))), accelerator, locality
+    return family, str(int(float(scale))), accelerator, locality, (row.get(COLOCATED) or "").strip()
