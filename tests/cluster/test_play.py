@@ -53,6 +53,9 @@ def test_a_trace_is_played_interrupted_and_compared(tmp_path: Path) -> None:
             lambda: play.poll() is not None or len(read_submitted(out)) >= 2,
             what="the first two jobs",
         )
+        beside = _fairlead(cluster, "play", "--resume", "live")
+        assert "live: another process writes this run" in beside.communicate(timeout=TIMEOUT_S)[1]
+        assert beside.returncode == 2
         play.send_signal(signal.SIGINT)
         _, said = play.communicate(timeout=TIMEOUT_S)
         assert play.returncode == 130, said

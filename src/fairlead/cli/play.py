@@ -233,6 +233,14 @@ def _play(
     *,
     json: bool,
 ) -> None:
+    from fairlead.simulator.folder_lock import folder_held
+
+    with folder_held(folder.folder):
+        _play_in(client, folder, plan, json=json)
+
+
+def _play_in(client: Client, folder: "PlayFolder", plan: "PlayPlan", *, json: bool) -> None:
+    """Play in a folder that nobody else writes."""
     from fairlead.cluster.play.live_run import LiveRun
     from fairlead.cluster.play.play_folder import changes_since
     from fairlead.cluster.play.player import Player

@@ -1,14 +1,14 @@
 """The journal of a run's folder, which an interrupted run goes on from."""
 
-import fcntl
 import os
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from fairlead.errors import ResumeError, RunError
+from fairlead.errors import ResumeError
 from fairlead.scheduler.journal import Journal, decode, encode_any, recorded_solves, records
 from fairlead.scheduler.setup import Setup
+from fairlead.simulator.folder_lock import lock_folder
 
 
 class RunLog(Journal):
@@ -29,12 +29,7 @@ class RunLog(Journal):
         self._appended = self._compare if resume else None
 
     def __enter__(self) -> "RunLog":
-        self._lock = os.open(self.final.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise RunError(f"{self.final.parent}: another process writes this run") from None
+        self._lock = lock_folder(self.final.parent)
         try:
             if self.resume:
                 _adopt(self.path, self.final)
