@@ -39,7 +39,9 @@ def _ask(job: str) -> str:
     """The time that is left of a job, in squeue's words."""
     command = ["squeue", "--noheader", "--jobs", job, "--format", "%L"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise ConfigError(f"squeue: cannot tell when job {job} ends ({problem}){_HINT}") from None
     if done.returncode:

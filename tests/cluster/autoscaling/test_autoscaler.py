@@ -41,6 +41,8 @@ class PlayedEngine:
     trouble: str = ""
     name: str = "played"
     number: int = 0
+    stays: str = ""  # a node that cannot be ended
+    refuses: str = ""  # why no node is started
 
     def check(self, kinds: Sequence[NodeType]) -> None: ...
 
@@ -50,6 +52,8 @@ class PlayedEngine:
         return list(self.here.values())
 
     def start(self, kind: NodeType, walltime_s: float) -> LaunchedNode:
+        if self.refuses:
+            raise LaunchError(self.refuses)
         self.number += 1
         self.walltimes.append(walltime_s)
         name = f"{kind.accelerator}-{self.number}"
@@ -60,6 +64,8 @@ class PlayedEngine:
         return launch
 
     def stop(self, launch: LaunchedNode) -> None:
+        if launch.node == self.stays:
+            raise LaunchError("scancel: Access denied")
         self.stopped.append(launch.node)
 
     def begin(self, left_s: float = 1000.0) -> None:
@@ -279,8 +285,8 @@ def test_nodes_that_end_before_their_agents_come_are_asked_for_ever_more_seldom(
         played.turn(0.0)
         played.engine.here.clear()  # the agent's program is not there
     assert played.engine.number == 3, "after 0, 10 and 30 s"
-    assert "the last 3 nodes of v100 ended before an agent registered (v100-3)" in played.why(
-        "v100"
+    assert played.why("v100").startswith(
+        "the last node ended before its agent registered (v100-3), as those before it, 3 in a row: "
     )
 
 
@@ -334,3 +340,57 @@ def test_nodes_that_others_brought_count(state: str) -> None:
     played.cluster.register("mine", accelerator="v100", state=state)
     played.turn()
     assert played.names == []
+
+
+def test_a_node_that_cannot_be_ended_holds_up_no_other() -> None:
+    played = Played(replace(CONFIG, max_queued=10))
+    played.cluster.classes = [jobs(8)]
+    played.turn()
+    played.come_up()
+    played.turn()
+    played.engine.stays = "v100-1"
+    played.cluster.classes = []
+    for _ in range(9):
+        played.turn()
+    assert played.engine.stopped == ["v100-2"]
+    assert played.autoscaler.view().trouble == "scancel: Access denied"
+    played.cluster.classes = [jobs(4)]
+    played.turn()
+    assert "v100-3" in played.names, "others are asked for meanwhile"
+    played.engine.stays = ""
+    played.turn()
+    assert played.engine.stopped == ["v100-2", "v100-1"]
+    assert played.autoscaler.view().trouble == ""
+
+
+def test_an_engine_that_refuses_is_asked_ever_more_seldom() -> None:
+    played = Played()
+    played.cluster.classes = [jobs(4)]
+    played.engine.refuses = "sbatch: no more jobs for you"
+    for _ in range(8):
+        played.turn(4.0)
+    assert "was refused (sbatch: no more jobs for you)" in played.why("v100")
+    played.engine.refuses = ""
+    played.turn(100.0)
+    assert played.names == ["v100-1"]
+
+
+def test_nodes_that_the_engine_forgets_count_as_long_as_they_are_there() -> None:
+    played = Played(replace(CONFIG, kinds=(replace(V100, maximum=1),)))
+    played.cluster.classes = [jobs(8)]
+    played.turn()
+    played.come_up()
+    played.turn()
+    played.engine.here.clear()
+    for _ in range(5):
+        played.turn()
+    assert played.names == [], "squeue says nothing of it, but the node is up"
+
+
+def test_a_node_that_was_cancelled_while_it_waited_is_not_asked_for_at_once() -> None:
+    played = Played()
+    played.cluster.classes = [jobs(4)]
+    for _ in range(5):
+        played.turn(1.0)
+        played.engine.here.clear()
+    assert played.engine.number == 1

@@ -33,6 +33,12 @@ def read(tmp_path: Path, text: str, engine: EngineName = "slurm") -> None:
         ("interval = 5", 'server = "head"', 1, "server: expected HOST:PORT, got 'head'"),
         ("interval = 5", 'list = "x"', 1, "list: is of engine command, not of slurm"),
         ("maximum = 2", 'maximum = 2\nstart = "x"', 5, "types.v100.start: is of engine command"),
+        (
+            "maximum = 2",
+            'maximum = 2\noptions = ["--mem=0", "--job-name=x"]',
+            5,
+            "types.v100.options: --job-name is not for here: Fairlead sets it",
+        ),
         ("types.v100", 'types."a b"', 2, "types: 'a b' is no accelerator type"),
         ('walltime = "4h"', "", 2, "types.v100.walltime: is missing"),
     ],

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fairlead.cluster.autoscaling.demand import JobClass, NodeDemand, NodeSize, wanted_nodes
 from fairlead.cluster.autoscaling.engine_config import EngineConfig
-from fairlead.cluster.autoscaling.launcher import LaunchedNode, Launcher
+from fairlead.cluster.autoscaling.launcher import LaunchedNode, Launcher, LaunchError
 from fairlead.cluster.autoscaling.node_history import NodeHistory
 from fairlead.cluster.protocol.api_models import NodeView
 from fairlead.cluster.protocol.engine_views import EngineView, LaunchView, NodeTypeView
@@ -49,6 +49,7 @@ class _Turn:
     asks: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     gives_back: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     why: dict[str, str] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)  # what the engine refused
 
 
 class Autoscaler:
@@ -126,10 +127,12 @@ class Autoscaler:
             _log.exception("the engine's nodes cannot be looked after")
             self._tell(f"{type(problem).__name__}: {problem}")
         else:
-            if self._view.trouble:
-                _log.warning("engine %s: answers again", self._launcher.name)
-            self._view = self._view_of(turn)
+            before, self._view = self._view.trouble, self._view_of(turn)
             self._view_s = self._monotonic()
+            if trouble := "; ".join(dict.fromkeys(turn.troubles)):
+                self._tell(trouble)
+            elif before:
+                _log.warning("engine %s: answers again", self._launcher.name)
 
     def _tell(self, trouble: str) -> None:
         if trouble != self._view.trouble:
@@ -159,6 +162,7 @@ class Autoscaler:
         for node in nodes.values():
             if node.name not in mine and _may_get_jobs(node):
                 capacity[node.accelerator] += node.devices
+                counts[node.accelerator] += self._history.has_come(node.name)
         for one in launches:
             given = one.node in self._given_back or not _may_get_jobs(nodes.get(one.node))
             if given or self._is_ending(one):
@@ -186,7 +190,7 @@ class Autoscaler:
                 turn.gives_back[one.accelerator] += 1
                 node = turn.nodes.get(one.node)
                 if node is None or _is_idle(node):
-                    self._stop(one)
+                    self._stop(one, turn)
             elif self._is_useless(one, turn):
                 useless.add(one.node)
                 since = self._useless_since.setdefault(one.node, turn.now)
@@ -217,14 +221,19 @@ class Autoscaler:
             return
         self._given_back.add(launch.node)
         if node is None or node.state == "drained":
-            self._stop(launch)
+            self._stop(launch, turn)
         else:
             self._cluster.drain(launch.node)
 
-    def _stop(self, launch: LaunchedNode) -> None:
+    def _stop(self, launch: LaunchedNode, turn: _Turn) -> None:
         """End a node, once: to be told again kills what an agent is about to save."""
-        if launch.node not in self._stopped:
+        if launch.node in self._stopped:
+            return
+        try:
             self._launcher.stop(launch)
+        except LaunchError as problem:  # others are not to stay for this one
+            turn.troubles.append(str(problem))
+        else:
             self._stopped.add(launch.node)
             _log.info("engine %s: gave %s back", self._launcher.name, launch.node)
 
@@ -235,7 +244,7 @@ class Autoscaler:
                 failed = self._history.fail(one)
                 _log.warning("engine %s: %s", self._launcher.name, failed)
                 self._given_back.add(one.node)
-                self._stop(one)
+                self._stop(one, turn)
 
     def _ask(self, turn: _Turn) -> None:
         """Ask for what jobs are worth, the dearest first, and for the minimum of each type."""
@@ -280,7 +289,14 @@ class Autoscaler:
             return
         self._number += 1
         shorter = STAGGER * (self._number * _GOLDEN % 1.0)
-        launch = self._launcher.start(kind, kind.walltime_s * (1.0 - shorter))
+        try:
+            launch = self._launcher.start(kind, kind.walltime_s * (1.0 - shorter))
+        except LaunchError as problem:
+            turn.troubles.append(str(problem))
+            turn.counts[accelerator] -= 1
+            turn.capacity[accelerator] -= kind.devices
+            self._history.refuse(accelerator, str(problem))
+            return
         turn.launches.append(launch)
         self._history.add(launch)
         _log.info("engine %s: asked for %s", self._launcher.name, launch.node)

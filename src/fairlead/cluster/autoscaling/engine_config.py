@@ -22,6 +22,13 @@ from fairlead.model.toml_lines import naming_lines
 EngineName = Literal["local", "slurm", "ray", "command"]
 ENGINES: tuple[EngineName, ...] = ("local", "slurm", "ray", "command")
 _SBATCH = ("partition", "account", "qos", "constraint", "gres")
+# Options of sbatch that say what a node is, and what Fairlead knows it by
+_SET_HERE = frozenset(
+    (
+        *("-J", "--job-name", "-N", "--nodes", "-n", "--ntasks", "-t", "--time", "-a", "--array"),
+        *("-o", "--output", "--wrap", "--requeue", "--test-only", "--parsable", "--time-min"),
+    )
+)
 _BY_COMMAND = ("start", "stop")
 _BY_RAY = ("num_cpus", "num_gpus", "resources")
 
@@ -168,6 +175,9 @@ def _kind(name: str, one: _TypeTable, engine: EngineName) -> NodeType:
             raise ConfigError(f"{where}.{field}: is of engine ray, not of {engine}")
     if engine == "ray":
         _check_resources(where, one)
+    for word in one.options:
+        if (name := word.partition("=")[0]) in _SET_HERE:
+            raise ConfigError(f"{where}.options: {name} is not for here: Fairlead sets it")
     given = [f"--{field}={getattr(one, field)}" for field in _SBATCH if getattr(one, field)]
     return NodeType(
         accelerator=name,

@@ -16,11 +16,11 @@ WAITS = 20  # waits of late of which the median is what is expected
 
 @dataclass(slots=True)
 class _Failures:
-    """Nodes of a type that ended before their agents came, one after the other."""
+    """Nodes of a type that were refused, or ended before their agents came, one after the other."""
 
     count: int = 0
     until_s: float = 0.0  # monotonic; none is asked for before
-    last: str = ""  # the last of them
+    why: str = ""  # what became of the last of them
 
 
 class NodeHistory:
@@ -60,13 +60,17 @@ class NodeHistory:
                     self._failures.pop(one.accelerator, None)
                 self._registered.add(one.node)
         gone = [one for node, one in self._seen.items() if node not in here.keys() | given_back]
-        early = [one for one in gone if one.node not in self._registered and one.state == "running"]
+        early = [one for one in gone if one.node not in self._registered]
         self._seen = here
-        self._registered &= here.keys()
+        self._registered &= here.keys() | nodes.keys()
         self._asked = {node: s for node, s in self._asked.items() if node in here}
         silent = {one.node for one in launches if one.state == "running"} - self._registered
         self._silent_since = {node: self._silent_since.get(node, now) for node in silent}
         return [self.fail(one) for one in early]
+
+    def has_come(self, node: str) -> bool:
+        """Return whether a node of the cluster is one that the engine had, whatever that says now."""
+        return node in self._registered
 
     def is_silent(self, node: str) -> bool:
         """Return whether a node has run for so long without an agent that none will come."""
@@ -80,12 +84,20 @@ class NodeHistory:
 
     def fail(self, launch: LaunchedNode) -> str:
         """A node has come to nothing. Returns that in words."""
-        failures = self._failures[launch.accelerator]
+        ended = f"ended before its agent registered ({launch.node})"
+        return self._note(launch.accelerator, ended)
+
+    def refuse(self, accelerator: str, why: str) -> None:
+        """The engine has refused a node of a type."""
+        self._note(accelerator, f"was refused ({why})")
+
+    def _note(self, accelerator: str, why: str) -> str:
+        failures = self._failures[accelerator]
         failures.count += 1
-        failures.last = launch.node
+        failures.why = why
         wait_s = min(FIRST_WAIT_S * 2 ** (failures.count - 1), LONGEST_WAIT_S)
         failures.until_s = self._monotonic() + wait_s
-        return self.failure(launch.accelerator)
+        return self.failure(accelerator)
 
     def failure(self, accelerator: str) -> str:
         """Return why no node of a type may be asked for now, without a full stop; "" = one may."""
@@ -93,8 +105,5 @@ class NodeHistory:
         left_s = 0.0 if one is None else one.until_s - self._monotonic()
         if one is None or left_s <= 0:
             return ""
-        many = "the last node" if one.count == 1 else f"the last {one.count} nodes"
-        return (
-            f"{many} of {accelerator} ended before an agent registered ({one.last}): none is asked for "
-            f"within {duration(left_s)}"
-        )
+        many = "" if one.count == 1 else f", as those before it, {one.count} in a row"
+        return f"the last node {one.why}{many}: none is asked for within {duration(left_s)}"

@@ -52,8 +52,11 @@ class SlurmLauncher:
         prefix = f"{self._job_name('')}"
         told = _run(["squeue", "--noheader", "--me", "--format", _FORMAT])
         found = []
-        for line in told.splitlines():
-            job, state, name, left, why = [*line.split("|", 4), "", "", "", ""][:5]
+        for line in filter(str.strip, told.splitlines()):
+            parts = line.split("|", 4)
+            if len(parts) < 5 or not parts[0][:1].isdecimal():
+                raise LaunchError(f"squeue: expected a job, got {line[:80]!r}")
+            job, state, name, left, why = parts
             accelerator = name.removeprefix(prefix)
             if name == accelerator or state not in _WAITING | _LIVING:
                 continue

@@ -29,7 +29,8 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
             "drained", "taken out of the cluster file; it is removed when its jobs have left it"
         )
     if node.drained:
-        reason = "drained by an administrator"
+        back = ", or to be given back to its engine" if node.agent.ends_s else ""
+        reason = f"drained by an administrator{back}"
         is_silent = node.lost or node.suspect or not node.registered
         silent = is_silent and not node.agent.left_s
         return NodeCondition("drained", f"{reason}; {_silence(node, now)}" if silent else reason)
