@@ -1,6 +1,7 @@
 """The file of ``--engine-config``, and commands that start nodes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,19 @@ def test_a_server_on_all_addresses_has_to_say_where_it_is(tmp_path: Path) -> Non
     path.write_text(GOOD)
     with pytest.raises(ConfigError, match="server: is missing: the server listens on all"):
         read_engine_config(path, "local").check("0.0.0.0")
+
+
+def test_a_slurm_that_does_not_answer_at_the_start_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\nexec sleep 60\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("fairlead.cluster.autoscaling.slurm.CHECK_S", 0.2)
+    path = tmp_path / "engine.toml"
+    path.write_text(GOOD)
+    read_engine_config(path, "slurm").check("127.0.0.1")
+    sbatch.write_text("#!/bin/sh\necho 'sbatch: error: Invalid account' >&2; exit 1\n")
+    with pytest.raises(ConfigError, match=r"types\.v100: sbatch: error: Invalid account"):
+        read_engine_config(path, "slurm").check("127.0.0.1")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fairlead.cluster.autoscaling.launcher import LaunchError
 
-LIMIT_S = 60.0  # that a command may take; a busy Slurm answers late
+LIMIT_S = 30.0  # that a command may take; a busy Slurm answers late
 _LONGEST = 300  # characters of an error
 
 

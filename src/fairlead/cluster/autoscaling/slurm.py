@@ -12,7 +12,7 @@ from fairlead.cluster.autoscaling.launcher import (
     LauncherSetup,
     NodeType,
 )
-from fairlead.cluster.autoscaling.run_command import run_command
+from fairlead.cluster.autoscaling.run_command import LIMIT_S, run_command
 from fairlead.cluster.autoscaling.slurm_time import read_slurm_time, slurm_time
 from fairlead.errors import ConfigError
 
@@ -21,7 +21,8 @@ DEFAULT_STATE = "${TMPDIR:-/tmp}"
 _WAITING = frozenset(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 _LIVING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"))
 # What tells that Slurm is away, and not that it refuses
-_AWAY = re.compile(r"contact|connect|communicat|timed? ?out|socket", re.IGNORECASE)
+_AWAY = re.compile(r"contact|connect|communicat|timed? ?out|socket|no answer", re.IGNORECASE)
+CHECK_S = 10.0  # that a test may take as the server starts: its nodes wait for it
 _FORMAT = "%i|%T|%j|%L|%r"
 
 
@@ -40,12 +41,13 @@ class SlurmLauncher:
         """Have Slurm test a job of each type. One that is away now is not waited for."""
         for kind in kinds:
             try:
-                self._submit(kind, kind.walltime_s, "--test-only")
+                self._submit(kind, kind.walltime_s, "--test-only", limit_s=CHECK_S)
             except FileNotFoundError:
                 raise ConfigError("engine slurm: there is no command sbatch here") from None
             except LaunchError as problem:
-                if not _AWAY.search(str(problem)):
-                    raise ConfigError(f"types.{kind.accelerator}: {problem}") from None
+                if _AWAY.search(str(problem)):
+                    return
+                raise ConfigError(f"types.{kind.accelerator}: {problem}") from None
 
     def launches(self) -> list[LaunchedNode]:
         """Return the jobs of this cluster that Slurm has."""
@@ -98,7 +100,9 @@ class SlurmLauncher:
     def _job_name(self, accelerator: str) -> str:
         return f"fairlead-{self.setup.cluster}-{accelerator}"
 
-    def _submit(self, kind: NodeType, walltime_s: float, option: str) -> str:
+    def _submit(
+        self, kind: NodeType, walltime_s: float, option: str, *, limit_s: float = LIMIT_S
+    ) -> str:
         folder = self.setup.directory / OUTPUT
         if option != "--test-only":
             folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +113,8 @@ class SlurmLauncher:
             *("--output", str(folder / "%x-%j.log"), *kind.submit_options),
         ]
         token = {TOKEN_VARIABLE: self.setup.agent.token}
-        return run_command(command, text=batch_script(self.setup, kind), environment=token)
+        script = batch_script(self.setup, kind)
+        return run_command(command, text=script, environment=token, limit_s=limit_s)
 
 
 def batch_script(setup: LauncherSetup, kind: NodeType) -> str:
