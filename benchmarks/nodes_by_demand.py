@@ -17,6 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from command_line import finite, parser_of, run, whole
 
@@ -232,6 +233,7 @@ def main() -> None:
         for name in ("v100", "k80")
     )
     config = EngineConfig(
+        path=Path(),
         engine="local",
         kinds=kinds,
         server="",

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from fairlead.cluster.protocol.api_models import NodeView
 V100 = NodeType(accelerator="v100", devices=4, maximum=3, walltime_s=1000.0)
 K80 = NodeType(accelerator="k80", devices=4, maximum=3, walltime_s=1000.0)
 CONFIG = EngineConfig(
+    path=Path(),
     engine="slurm",
     kinds=(V100, K80),
     server="",

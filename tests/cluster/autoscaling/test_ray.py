@@ -116,7 +116,7 @@ def test_what_ray_has_no_room_for_waits_as_an_actor(cluster_of_ray: Any, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("field", "said"), [("", "address: ray: "), ("num_gpus = 1", "types.v100")]
+    ("field", "said"), [("", "engine.toml:2: address: ray: "), ("num_gpus = 1", "types.v100")]
 )
 def test_what_is_wrong_is_one_sentence_at_the_start(tmp_path: Path, field: str, said: str) -> None:
     text = ENGINE.format(address="127.0.0.1:1", maximum=1, state_dir="/tmp")

@@ -227,7 +227,7 @@ def test_a_partition_that_is_not_there_is_one_sentence_at_the_start(
     done = serve(tmp_path, engine_file(1, "1h", partition="huge"), "--engine", "slurm")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("fairlead: types.v100: sbatch: ")
+    assert line.startswith(f"fairlead: {tmp_path}/engine.toml:4: types.v100: sbatch: ")
     assert "nvalid partition" in line
     assert not (tmp_path / "state").exists()
 

@@ -76,6 +76,7 @@ class _EngineFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class EngineConfig:
     """What the file says."""
 
+    path: Path
     engine: EngineName
     kinds: tuple[NodeType, ...]
     server: str  # host:port for agents, "" = where the server listens
@@ -94,11 +95,16 @@ class EngineConfig:
         server is. host: on which it listens."""
         if not self.server and host in ("", "0.0.0.0", "::"):
             raise ConfigError(
-                f"--engine-config: server: is missing: the server listens on all addresses ({host}); say at "
+                f"{self.path}: server: is missing: the server listens on all addresses ({host}); say at "
                 "which HOST:PORT agents reach it"
             )
         launcher = self.launcher(cluster="check", directory=Path(), server="localhost:1", token="")
-        launcher.check(self.kinds)
+        with naming_lines(self.path):
+            try:
+                launcher.check(self.kinds)
+            except ConfigError as problem:
+                of_file = str(problem).startswith(("types.", "address:", "list:"))
+                raise ConfigError(f"{self.path}: {problem}" if of_file else str(problem)) from None
 
     def launcher(self, *, cluster: str, directory: Path, server: str, token: str) -> Launcher:
         """Return the launcher. cluster: name by which the engine tells this cluster's nodes; directory: of
@@ -125,12 +131,12 @@ def read_engine_config(path: Path, engine: EngineName) -> EngineConfig:
         except msgspec.ValidationError as problem:
             raise ConfigError(f"{path}: {describe_error(problem, content, _EngineFile)}") from None
         try:
-            return _config(file, engine)
+            return _config(file, engine, path)
         except ConfigError as problem:
             raise ConfigError(f"{path}: {problem}") from None
 
 
-def _config(file: _EngineFile, engine: EngineName) -> EngineConfig:
+def _config(file: _EngineFile, engine: EngineName, path: Path) -> EngineConfig:
     if not file.types:
         raise ConfigError("types: must name at least one accelerator type")
     _check_number("interval", file.interval, 0.1, 3600.0)
@@ -142,6 +148,7 @@ def _config(file: _EngineFile, engine: EngineName) -> EngineConfig:
     if file.server and not re.fullmatch(r"\S+:\d{1,5}", file.server):
         raise ConfigError(f"server: expected HOST:PORT, got {file.server!r}")
     return EngineConfig(
+        path=path,
         engine=engine,
         kinds=tuple(_kind(name, one, engine) for name, one in file.types.items()),
         server=file.server,
