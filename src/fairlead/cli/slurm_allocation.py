@@ -16,9 +16,14 @@ ASK_S = 30.0  # that scontrol may take
 class SlurmAllocation:
     """The nodes of a Slurm job."""
 
-    job: str
+    job: str  # its number, and behind a dot how often it was requeued
     nodes: tuple[str, ...]
     address: str  # of this machine, as the others reach it
+
+    def name(self, node: str) -> str:
+        """Return the name of a node in the cluster. It is this job's alone: under the name of an agent that
+        was killed none could come before its leases are over."""
+        return f"{node}-slurm-{self.job}"
 
     def step(self, node: str) -> tuple[str, ...]:
         """Return the words that run a command on one of the nodes, beside whatever else runs there."""
@@ -42,4 +47,6 @@ def read_allocation(environment: Mapping[str, str]) -> SlurmAllocation:
         address = socket.gethostbyname(socket.gethostname())
     except OSError:
         address = socket.gethostname()
+    if restarts := environment.get("SLURM_RESTART_COUNT", ""):  # requeued, under the same number
+        job = f"{job}.{restarts}"
     return SlurmAllocation(job, tuple(done.stdout.split()), address)

@@ -141,14 +141,14 @@ def _cluster_of(
         raise ConfigError(f"--devices: with --slurm one type, got {','.join(types)}")
     state = Path(tempfile.gettempdir()) / f"fairlead-slurm-{allocation.job}"
     options = {
-        node: ("--devices", types[0], *forked, "--state", str(state / node))
+        allocation.name(node): ("--devices", types[0], *forked, "--state", str(state / node))
         for node in allocation.nodes
     }
     return LocalCluster(
         directory,
         options,
         (*serve, "--host", allocation.address),
-        remote={node: allocation.step(node) for node in allocation.nodes},
+        remote={allocation.name(node): allocation.step(node) for node in allocation.nodes},
         report=_print_reason,
     )
 

@@ -78,6 +78,11 @@ class SlurmCluster:
         """Return the ids of the jobs that wait or run."""
         return self._ask("squeue", "--noheader", "--format", "%i").split()
 
+    def saved_jobs(self) -> bytes:
+        """Return what the controller has written down of its jobs."""
+        path = self.directory / "state" / "job_state"
+        return path.read_bytes() if path.exists() else b""
+
     def command(self, *words: str) -> str:
         """Run a command of Slurm and return what it prints."""
         return subprocess.run(

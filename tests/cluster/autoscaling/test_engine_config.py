@@ -29,6 +29,7 @@ def read(tmp_path: Path, text: str, engine: EngineName = "slurm") -> None:
         ("maximum = 2", 'maximum = "2"', 4, "types.v100.maximum: expected int, got '2'"),
         ("maximum = 2", "maximum = 2\nminimum = 3", 5, "types.v100.minimum: must be from 0 to 2"),
         ('"4h"', '"4 h"', 5, "types.v100.walltime: expected a time as 30s, 90m, 12h or 7d"),
+        ('"4h"', '"30s"', 5, "types.v100.walltime: must be at least 1m, as Slurm counts minutes"),
         ("interval = 5", "interval = 0", 1, "interval: must be from 0.1 to 3600, got 0"),
         ("interval = 5", "intervall = 5", 1, "intervall: unknown field; did you mean interval?"),
         ("interval = 5", 'server = "head"', 1, "server: expected HOST:PORT, got 'head'"),

@@ -135,6 +135,8 @@ def test_slurm_may_be_away_and_the_server_be_killed(slurm: SlurmCluster, tmp_pat
     with on_slurm(slurm, tmp_path, maximum=1) as (cluster, client):
         (job,) = client.submit([counting_job(tmp_path, steps=400)])
         until(lambda: len(steps_done(tmp_path)) > 5, LIMIT_S)
+        name = (cluster.state / "engine.name").read_bytes().strip()
+        until(lambda: name in slurm.saved_jobs(), LIMIT_S, "what a controller that is killed knows")
         slurm.end("slurmctld", signal.SIGKILL)
         cluster.kill()
         cluster.start()
@@ -181,8 +183,25 @@ exec {fairlead} up --slurm --inside-job --devices v100=1 --port 0 --state {state
 """
 
 
-def test_a_whole_cluster_inside_one_allocation(slurm: SlurmCluster, tmp_path: Path) -> None:
-    script, state, out = tmp_path / "up.sh", tmp_path / "cluster", tmp_path / "up.log"
+def test_a_whole_cluster_inside_one_allocation_and_then_in_another(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    state = tmp_path / "cluster"
+    with up_in_slurm(slurm, tmp_path, "first.log") as (number, client):
+        names = [f"n1-slurm-{number}", f"n2-slurm-{number}"]
+        assert [node.name for node in client.nodes()] == names
+        (job,) = client.submit([counting_job(tmp_path, steps=200)])
+        until(lambda: len(steps_done(tmp_path)) > 20, LIMIT_S)
+    with up_in_slurm(slurm, tmp_path, "second.log") as (_, client):
+        until(lambda: completed(client, job), LIMIT_S)
+        assert steps_done(tmp_path) == [*range(200)], "it was cancelled, and went on"
+    assert (state / "server").exists()
+
+
+@contextmanager
+def up_in_slurm(slurm: SlurmCluster, directory: Path, log: str) -> Iterator[tuple[str, Client]]:
+    """``fairlead up --slurm`` in a job of two nodes, which is cancelled in the end."""
+    script, state, out = directory / "up.sh", directory / "cluster", directory / log
     script.write_text(UP.format(fairlead=" ".join(FAIRLEAD), state=state))
     number = slurm.command(
         *("sbatch", "--parsable", "--nodes=2", "--time=10", f"--output={out}", str(script))
@@ -190,12 +209,8 @@ def test_a_whole_cluster_inside_one_allocation(slurm: SlurmCluster, tmp_path: Pa
     until(lambda: out.exists() and "Ctrl-C ends it" in out.read_text(), LIMIT_S, "the cluster")
     (line,) = (line for line in out.read_text().splitlines() if line.startswith("page and API: "))
     with Client(line.split()[-1], (state / "server" / "admin.token").read_text().strip()) as client:
-        assert [node.name for node in client.nodes()] == ["n1", "n2"]
-        (job,) = client.submit([counting_job(tmp_path)])
-        until(lambda: completed(client, job), LIMIT_S)
-        assert steps_done(tmp_path) == [*range(60)]
-    slurm.command("scancel", number)
-    until(lambda: slurm.jobs() == [], LIMIT_S, "an empty queue")
+        yield number, client
+    slurm.cancel_all()
 
 
 def test_outside_of_slurm_there_is_no_allocation() -> None:
@@ -230,6 +245,17 @@ def test_a_partition_that_is_not_there_is_one_sentence_at_the_start(
     assert line.startswith(f"fairlead: {tmp_path}/engine.toml:4: types.v100: sbatch: ")
     assert "nvalid partition" in line
     assert not (tmp_path / "state").exists()
+
+
+def test_a_walltime_above_the_limit_of_its_partition_is_refused(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    done = serve(tmp_path, engine_file(1, "1h", partition="short"), "--engine", "slurm")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"fairlead: {tmp_path}/engine.toml:7: types.v100.walltime: 1 h is above the limit of partition "
+        "short, 1 min\n"
+    )
 
 
 def test_where_there_is_no_sbatch_that_is_said(

@@ -29,6 +29,7 @@ _SET_HERE = frozenset(
         *("-o", "--output", "--wrap", "--requeue", "--test-only", "--parsable", "--time-min"),
     )
 )
+SHORTEST_S = 60.0  # walltime of a node of Slurm
 _BY_COMMAND = ("start", "stop")
 _BY_RAY = ("num_cpus", "num_gpus", "resources")
 
@@ -98,6 +99,14 @@ class EngineConfig:
                 f"{self.path}: server: is missing: the server listens on all addresses ({host}); say at "
                 "which HOST:PORT agents reach it"
             )
+        if self.token_file:
+            try:
+                Path(self.token_file).read_text()
+            except (OSError, ValueError) as problem:
+                why = problem.strerror if isinstance(problem, OSError) else "is no text"
+                raise ConfigError(
+                    f"{self.path}: token_file: {self.token_file!r} cannot be read ({why})"
+                ) from None
         launcher = self.launcher(cluster="check", directory=Path(), server="localhost:1", token="")
         with naming_lines(self.path):
             try:
@@ -186,12 +195,17 @@ def _kind(name: str, one: _TypeTable, engine: EngineName) -> NodeType:
         if (name := word.partition("=")[0]) in _SET_HERE:
             raise ConfigError(f"{where}.options: {name} is not for here: Fairlead sets it")
     given = [f"--{field}={getattr(one, field)}" for field in _SBATCH if getattr(one, field)]
+    walltime_s = read_duration(one.walltime, f"{where}.walltime")
+    if engine == "slurm" and walltime_s < SHORTEST_S:
+        raise ConfigError(
+            f"{where}.walltime: must be at least 1m, as Slurm counts minutes, got {one.walltime!r}"
+        )
     return NodeType(
         accelerator=name,
         devices=one.devices,
         minimum=one.minimum,
         maximum=one.maximum,
-        walltime_s=read_duration(one.walltime, f"{where}.walltime"),
+        walltime_s=walltime_s,
         agent_options=tuple(one.agent_options),
         setup=one.setup,
         state_dir=one.state_dir,

@@ -15,6 +15,7 @@ from fairlead.cluster.autoscaling.launcher import (
 from fairlead.cluster.autoscaling.run_command import LIMIT_S, run_command
 from fairlead.cluster.autoscaling.slurm_time import read_slurm_time, slurm_time
 from fairlead.errors import ConfigError
+from fairlead.model.duration_text import duration
 
 OUTPUT = "engine"  # folder of the server's directory with the output of nodes
 DEFAULT_STATE = "${TMPDIR:-/tmp}"
@@ -48,6 +49,7 @@ class SlurmLauncher:
                 if _AWAY.search(str(problem)):
                     return
                 raise ConfigError(f"types.{kind.accelerator}: {problem}") from None
+            _check_limit(kind)
 
     def launches(self) -> list[LaunchedNode]:
         """Return the jobs of this cluster that Slurm has."""
@@ -138,6 +140,26 @@ def batch_script(setup: LauncherSetup, kind: NodeType) -> str:
         f"exec {command}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _check_limit(kind: NodeType) -> None:
+    """Raise ConfigError where a node would wait for ever: Slurm takes jobs beyond the limit of a partition,
+    unless it was told otherwise (EnforcePartLimits)."""
+    for option in kind.submit_options:
+        name, _, partition = option.partition("=")
+        if name != "--partition":
+            continue
+        command = ["sinfo", "--noheader", f"--partition={partition}", "--format=%l"]
+        try:
+            limits = run_command(command, limit_s=CHECK_S).split()
+        except (LaunchError, FileNotFoundError):
+            return
+        limit_s = read_slurm_time(limits[0]) if limits else None
+        if limit_s is not None and limit_s < kind.walltime_s:
+            raise ConfigError(
+                f"types.{kind.accelerator}.walltime: {duration(kind.walltime_s)} is above the limit of "
+                f"partition {partition}, {duration(limit_s)}"
+            )
 
 
 def _run(command: list[str]) -> str:
