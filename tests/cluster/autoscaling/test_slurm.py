@@ -101,6 +101,19 @@ def test_jobs_run_on_nodes_of_slurm_which_are_given_back(
         assert (view.engine, view.trouble) == ("slurm", "")
 
 
+def test_a_job_is_told_of_the_nodes_that_wait(slurm: SlurmCluster, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        slurm.command("scontrol", "update", f"NodeName=n{number}", "State=DRAIN", "Reason=test")
+    try:
+        with on_slurm(slurm, tmp_path) as (_, client):
+            (job,) = client.submit([counting_job(tmp_path)])
+            told = "Engine slurm was asked for 1 node of v100, which waits ("
+            until(lambda: told in client.explain(job).why_here, LIMIT_S, "the sentence")
+    finally:
+        for number in (1, 2, 3):
+            slurm.command("scontrol", "update", f"NodeName=n{number}", "State=RESUME")
+
+
 def test_a_node_that_is_cancelled_costs_no_step(slurm: SlurmCluster, tmp_path: Path) -> None:
     with on_slurm(slurm, tmp_path) as (_, client):
         (job,) = client.submit([counting_job(tmp_path, steps=200)])

@@ -338,6 +338,7 @@ class Autoscaler:
             asks=turn.asks[name],
             gives_back=turn.gives_back[name],
             why=turn.why.get(name) or self._why(size, turn, gain),
+            hindered=name in turn.why,
         )
 
     def _why(self, size: NodeSize, turn: _Turn, gain: float) -> str:

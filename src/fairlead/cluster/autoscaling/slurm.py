@@ -1,5 +1,6 @@
 """Nodes by Slurm: each is a batch job that runs one agent."""
 
+import logging
 import re
 import shlex
 from collections.abc import Sequence
@@ -17,12 +18,15 @@ from fairlead.cluster.autoscaling.slurm_time import read_slurm_time, slurm_time
 from fairlead.errors import ConfigError
 from fairlead.model.duration_text import duration
 
+_log = logging.getLogger(__name__)
 OUTPUT = "engine"  # folder of the server's directory with the output of nodes
 DEFAULT_STATE = "${TMPDIR:-/tmp}"
 _WAITING = frozenset(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 _LIVING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"))
 # What tells that Slurm is away, and not that it refuses
 _AWAY = re.compile(r"contact|connect|communicat|timed? ?out|socket|no answer", re.IGNORECASE)
+# What is also said of nodes that are drained or down now
+_PERHAPS_LATER = "Requested node configuration is not available"
 CHECK_S = 10.0  # that a test may take as the server starts: its nodes wait for it
 _FORMAT = "%i|%T|%j|%L|%r"
 
@@ -48,6 +52,9 @@ class SlurmLauncher:
             except LaunchError as problem:
                 if _AWAY.search(str(problem)):
                     return
+                if _PERHAPS_LATER in str(problem):
+                    _log.warning("types.%s: %s, now at least", kind.accelerator, problem)
+                    continue
                 raise ConfigError(f"types.{kind.accelerator}: {problem}") from None
             _check_limit(kind)
 

@@ -17,6 +17,7 @@ class NodeTypeView(msgspec.Struct, frozen=True, kw_only=True):
     asks: int  # nodes that are asked for now
     gives_back: int  # nodes that are given back now
     why: str  # a sentence without a full stop
+    hindered: bool = False  # none is asked for though jobs would run faster: ``why`` says why
 
 
 class LaunchView(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_wei
 from fairlead.cluster.protocol.study import StudySpec
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.array_tasks import count_tasks
+from fairlead.cluster.server.asked_nodes import with_nodes_asked_for
 from fairlead.cluster.server.durable_answers import DurableAnswers
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.held_jobs import is_held_at_first
@@ -371,7 +372,10 @@ class Service:
         """Its story."""
         view = self.viewer.job(self._row(caller, job))
         attempts = self.viewer.attempts(self._attempts(job))
-        return self.forecasting.explain(caller, view, attempts)
+        told = self.forecasting.explain(caller, view, attempts)
+        return (
+            told if self.autoscaler is None else with_nodes_asked_for(told, self.autoscaler.view())
+        )
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:
