@@ -7,7 +7,7 @@ as lost.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -221,20 +221,20 @@ class _Changes:
         ends: Sequence[tuple[float, int, JobEnd]],
     ) -> None:
         self._recorder = recorder
-        self._arrivals, self._ends = list(arrivals), list(ends)
+        self._arrivals, self._ends = deque(arrivals), deque(ends)
         self.active = 0
 
     def submit_until(self, time_s: float) -> None:
         """Tell of jobs that come."""
         while self._arrivals and self._arrivals[0].time_s <= time_s:
-            one = self._arrivals.pop(0)
+            one = self._arrivals.popleft()
             self._recorder.event(JobsSubmitted(one.time_s, (one.job,)))
             self.active += 1
 
     def until(self, time_s: float) -> None:
         """Tell of jobs that come, and of jobs that go."""
         while self._ends and self._ends[0][0] <= time_s:
-            at_s, job, how = self._ends.pop(0)
+            at_s, job, how = self._ends.popleft()
             self.submit_until(at_s)
             self._recorder.command(
                 EndJobs(at_s, np.array([job]), np.array([int(how)]), np.array([at_s]))
