@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -139,7 +140,8 @@ def _cluster_of(
     """The cluster of a Slurm job: the server here, an agent on each node, its state on the node."""
     if len(types) != 1:
         raise ConfigError(f"--devices: with --slurm one type, got {','.join(types)}")
-    state = Path(tempfile.gettempdir()) / f"fairlead-slurm-{allocation.job}"
+    # A name that nobody knows before: others could make it their own, and with it what jobs run
+    state = Path(tempfile.gettempdir()) / f"fairlead-slurm-{allocation.job}-{secrets.token_hex(8)}"
     options = {
         allocation.name(node): ("--devices", types[0], *forked, "--state", str(state / node))
         for node in allocation.nodes

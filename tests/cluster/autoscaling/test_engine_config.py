@@ -39,7 +39,16 @@ def read(tmp_path: Path, text: str, engine: EngineName = "slurm") -> None:
             "maximum = 2",
             'maximum = 2\noptions = ["--mem=0", "--job-name=x"]',
             5,
-            "types.v100.options: --job-name is not for here: Fairlead sets it",
+            "types.v100.options: '--job-name=x' is not for here: Fairlead sets it",
+        ),
+        *(
+            (
+                "maximum = 2",
+                f'maximum = 2\noptions = ["{option}"]',
+                5,
+                f"types.v100.options: '{option}' is not for here: Fairlead sets it",
+            )
+            for option in ("-Jx", "-N2", "--job=x", "--nod=2", "-a0-3", "-t1", "-W", "--wrap=x")
         ),
         ("types.v100", 'types."a b"', 2, "types: 'a b' is no accelerator type"),
         ('walltime = "4h"', "", 2, "types.v100.walltime: is missing"),
@@ -73,7 +82,7 @@ def test_the_script_of_a_node_runs_its_agent_in_place_of_the_shell(tmp_path: Pat
         'node="v100-slurm-$SLURM_JOB_ID"',
         'states="${TMPDIR:-/tmp}"/fairlead-ab',
         'state="$states/$node"',
-        'mkdir -p "$states"',
+        'mkdir --mode=700 --parents "$states"',
         'for old in "$states"/*/agent.lock; do',
         '  [ -e "$old" ] && flock --nonblock "$old" rm -rf "${old%/agent.lock}"',
         "done",
@@ -82,6 +91,14 @@ def test_the_script_of_a_node_runs_its_agent_in_place_of_the_shell(tmp_path: Pat
         '--node "$node" --devices v100=4 --state "$state" --prefork numpy,torch',
     ]
     assert "secret" not in script
+
+
+def test_a_type_keeps_its_name_and_its_options(tmp_path: Path) -> None:
+    path = tmp_path / "engine.toml"
+    path.write_text(f'{GOOD}options = ["--mem=0", "--exclusive", "-C", "big"]\npartition = "gpu"\n')
+    (kind,) = read_engine_config(path, "slurm").kinds
+    assert kind.accelerator == "v100"
+    assert kind.submit_options == ("--partition=gpu", "--mem=0", "--exclusive", "-C", "big")
 
 
 @pytest.mark.parametrize(

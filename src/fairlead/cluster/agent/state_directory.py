@@ -3,8 +3,10 @@
 import contextlib
 import logging
 import os
+import pwd
 import re
 import secrets
+import stat
 from pathlib import Path
 
 import msgspec
@@ -60,6 +62,7 @@ def lock_state(state: Path) -> int:
     it, or it is a copy of one that another agent has: what that one runs is not to be ended."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_owners(state)
         lock = locks.take(state / "agent.lock")
     except OSError as problem:
         raise ConfigError(f"--state {state}: {problem.strerror}") from None
@@ -74,6 +77,26 @@ def lock_state(state: Path) -> int:
         )
     _write_owner(state)
     return lock
+
+
+def _check_owners(state: Path) -> None:
+    """Raise ConfigError where another user could replace what is in the directory, and with it what jobs run:
+    it is that user's, or below a folder of theirs in a directory where everybody may make one, as /tmp."""
+    for way in (found := state.resolve(), *found.parents):
+        owner = way.stat().st_uid
+        public = bool(way.parent.stat().st_mode & stat.S_IWOTH)
+        if owner not in (0, os.geteuid()) and (way == found or public):
+            raise ConfigError(
+                f"--state {state}: {way} belongs to another user ({_user_name(owner)}), who could replace "
+                "what jobs run"
+            )
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class StateLock:

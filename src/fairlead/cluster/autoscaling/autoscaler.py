@@ -344,7 +344,11 @@ class Autoscaler:
     def _why(self, size: NodeSize, turn: _Turn, gain: float) -> str:
         name = size.accelerator
         if turn.counts[name] >= size.maximum:
-            return f"{size.maximum} nodes are the maximum"
+            return (
+                "1 node is the maximum"
+                if size.maximum == 1
+                else f"{size.maximum} nodes are the maximum"
+            )
         queued = sum(one.state == "queued" for one in turn.launches)
         if gain < 1e-9:
             return "no job would run faster with another node"

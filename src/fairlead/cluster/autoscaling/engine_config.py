@@ -22,13 +22,21 @@ from fairlead.model.toml_lines import naming_lines
 EngineName = Literal["local", "slurm", "ray", "command"]
 ENGINES: tuple[EngineName, ...] = ("local", "slurm", "ray", "command")
 _SBATCH = ("partition", "account", "qos", "constraint", "gres")
-# Options of sbatch that say what a node is, and what Fairlead knows it by
-_SET_HERE = frozenset(
-    (
-        *("-J", "--job-name", "-N", "--nodes", "-n", "--ntasks", "-t", "--time", "-a", "--array"),
-        *("-o", "--output", "--wrap", "--requeue", "--test-only", "--parsable", "--time-min"),
-    )
+# Options of sbatch that say what a node is, and what Fairlead knows it by; sbatch takes them cut short, too
+_SET_HERE = (
+    *("--job-name", "--nodes", "--ntasks", "--time", "--time-min", "--array", "--output", "--wrap"),
+    *(
+        "--requeue",
+        "--test-only",
+        "--parsable",
+        "--wait",
+        "--version",
+        "--help",
+        "--usage",
+        "--quiet",
+    ),
 )
+_SET_HERE_SHORT = "JNntaoWVhQ"
 SHORTEST_S = 60.0  # walltime of a node of Slurm
 _BY_COMMAND = ("start", "stop")
 _BY_RAY = ("num_cpus", "num_gpus", "resources")
@@ -192,8 +200,8 @@ def _kind(name: str, one: _TypeTable, engine: EngineName) -> NodeType:
     if engine == "ray":
         _check_resources(where, one)
     for word in one.options:
-        if (name := word.partition("=")[0]) in _SET_HERE:
-            raise ConfigError(f"{where}.options: {name} is not for here: Fairlead sets it")
+        if _is_set_here(word):
+            raise ConfigError(f"{where}.options: {word!r} is not for here: Fairlead sets it")
     given = [f"--{field}={getattr(one, field)}" for field in _SBATCH if getattr(one, field)]
     walltime_s = read_duration(one.walltime, f"{where}.walltime")
     if engine == "slurm" and walltime_s < SHORTEST_S:
@@ -216,6 +224,14 @@ def _kind(name: str, one: _TypeTable, engine: EngineName) -> NodeType:
         start=one.start,
         stop=one.stop,
     )
+
+
+def _is_set_here(option: str) -> bool:
+    """Return whether an option of sbatch is one that Fairlead gives, or that makes it do something else."""
+    if option.startswith("--"):
+        given = option.partition("=")[0]
+        return any(name.startswith(given) for name in _SET_HERE)
+    return option[:1] == "-" and option[1:2] in _SET_HERE_SHORT
 
 
 def _check_resources(where: str, one: _TypeTable) -> None:

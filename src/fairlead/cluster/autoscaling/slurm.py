@@ -139,7 +139,7 @@ def batch_script(setup: LauncherSetup, kind: NodeType) -> str:
         f'node="{place}"',
         f"states={directory}/fairlead-{setup.cluster}",
         'state="$states/$node"',
-        'mkdir -p "$states"',
+        'mkdir --mode=700 --parents "$states"',
         'for old in "$states"/*/agent.lock; do',
         '  [ -e "$old" ] && flock --nonblock "$old" rm -rf "${old%/agent.lock}"',
         "done",

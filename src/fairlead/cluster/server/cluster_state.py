@@ -117,6 +117,7 @@ class ClusterState:
 
     def remove_node(self, node: str) -> None:
         """Forget a node that nothing runs on."""
+        self.disable(node)  # there may be none left for which the core is made anew
         self.fleet.remove(node)
         self.lost_nodes.discard(node)
         self.write(lambda t: t.delete_node(node))

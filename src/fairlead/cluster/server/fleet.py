@@ -250,9 +250,11 @@ class Fleet:
             self._changed[name] = None
 
     def desire(self, name: str, assignment: Assignment) -> None:
-        """The node shall hold this, from the next publication on."""
+        """The node shall hold this, from the next publication on. One that is forgotten holds nothing."""
         with self.lock:
-            node = self.nodes[name]
+            node = self.nodes.get(name)
+            if node is None:
+                return
             if (assignment.job, assignment.attempt) in node.agent.inherited:
                 return  # the node has another agent now, which must not begin it again
             node.desired.desire(assignment)
@@ -401,7 +403,9 @@ class Fleet:
         starts without a lease, and the front grants one only for orders that it knows. The front is asked
         until it confirms."""
         with self.lock:
-            node = self.nodes[name]
+            node = self.nodes.get(name)
+            if node is None:
+                return True
             wanted = {
                 (a.job, a.attempt)
                 for a in (*node.desired.published.desired, *node.desired.desired.values())

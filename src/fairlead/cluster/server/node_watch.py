@@ -52,13 +52,37 @@ class NodeWatch:
             if node.agent.inherited:
                 self._book_expired(node)
             if not state.registry.on_node.get(node.name) and self._is_gone(node):
-                state.remove_node(node.name)
-                continue
+                state.disable(
+                    node.name
+                )  # whoever left all at once may be in use, as far as the core knows
+                if not self._may_be_placed_on(node.name):
+                    state.remove_node(node.name)
+                    continue
             self._service.settle(node)
+        self._end_on_forgotten()
         self._pinning.update()
         unpark_useless(state)
         self._programs.poll()
         self._standbys.poll()
+
+    def _may_be_placed_on(self, node: str) -> bool:
+        """Return whether the core has not been told yet that a node may not be used."""
+        core = self._state.scheduler
+        if core is None:
+            return False
+        names = [one.name for one in core.data.cluster.nodes]
+        if node not in names:
+            return False
+        mine = core.data.cluster.device_node == names.index(node)
+        return bool(core.data.running.topology.usable[mine].any())
+
+    def _end_on_forgotten(self) -> None:
+        """End what was ordered on forgotten nodes: a round may have been decided just before."""
+        registry, nodes = self._state.registry, self._state.fleet.nodes
+        forgotten = [name for name, some in registry.on_node.items() if some and name not in nodes]
+        for name in forgotten:
+            attempts = list(registry.on_node[name].values())
+            self._ends.orphan(name, attempts, "node forgotten")
 
     def _is_gone(self, node: LiveNode) -> bool:
         """Return whether a node will not come back: it is no longer in the cluster file, or was there for a

@@ -79,6 +79,8 @@ class ReportIntake:
     def apply(self, node: str) -> None:
         """Take over what a node said last."""
         fleet = self._state.fleet
+        if node not in fleet.nodes:  # it was forgotten since
+            return
         holds, here = fleet.holds(node), self._state.registry.on_node.get(node, {})
         self._set_aside(node)
         for key, one in holds.items():
