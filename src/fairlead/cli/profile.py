@@ -129,9 +129,8 @@ def workloads(
 
     Each is run, stopped, and started again from its checkpoint.
     """
-    counts = _counts(devices)
-    kind = accelerator or find_devices("").accelerator
-    chosen = list(_configurations(_names(only), counts, all_sizes=all_sizes, small=small))
+    chosen = list(_configurations(_names(only), _counts(devices), all_sizes=all_sizes, small=small))
+    kind = accelerator or _accelerator_here()
     if out is not None and out.exists():
         read_throughputs(out)  # before the minutes of measuring
     found: list[MeasuredRate] = []
@@ -190,6 +189,13 @@ def _configurations(
         for size in sizes if all_sizes else sizes[:1]:
             for count in counts:
                 yield Configuration(workload=name, batch_size=size, devices=count, small=small)
+
+
+def _accelerator_here() -> str:
+    try:
+        return find_devices("").accelerator
+    except ConfigError:
+        raise ConfigError("--accelerator: NVML finds no devices here; name them") from None
 
 
 def _names(text: str) -> list[str]:

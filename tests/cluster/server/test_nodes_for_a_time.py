@@ -44,25 +44,6 @@ def test_a_node_that_is_lost_is_forgotten_with_its_leases(tmp_path: Path) -> Non
         cluster.until(lambda: cluster.service.store.attempts(job)[0].end is not None, "its end")
 
 
-def test_nothing_is_placed_on_a_node_that_left_all_at_once(tmp_path: Path) -> None:
-    """The last one of its cluster, whose agent had nothing to save: nobody heard that it was about to."""
-    with engine_nodes(tmp_path) as cluster:
-        one = cluster.node("one")
-        one.register(ends_in_s=7200.0)
-        first = cluster.submit()
-        cluster.until(lambda: (first, 1) in one.leased)
-        one.run(first, 1)
-        one.end(first, 1)
-        one.say(leaving=True)
-        cluster.silence(one)
-        jobs = [cluster.submit() for _ in range(3)]
-        cluster.until(lambda: _names(cluster) == set())
-        jobs += [cluster.submit() for _ in range(3)]
-        two = cluster.node("two")
-        two.register()
-        cluster.until(lambda: any((job, 1) in two.leased for job in jobs), "a start there")
-
-
 def test_a_round_may_have_been_decided_as_its_node_was_forgotten(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         one, two = cluster.node("one"), cluster.node("two")
