@@ -123,6 +123,7 @@ class AttemptParts:
             steps=self.steps,
             nodes=self.nodes,
             costs=nobody,
+            binder=nobody,
             retries=nobody,
             has_capacity=lambda: False,
             precede=lambda: None,

@@ -106,6 +106,22 @@ def test_programs_take_turns_without_ending(
             until(lambda job=job, expected=expected: _printed(client, job) == expected)  # type: ignore[misc]
 
 
+def test_programs_that_take_turns_on_nodes_of_two_types_go_on_where_they_are(
+    tmp_path: Path,
+) -> None:
+    nodes = {"node-a": "v100=2", "node-b": "k80=1"}
+    with running(tmp_path, TURNS, nodes) as cluster, cluster.client() as client:
+        paths = [tmp_path / str(job) for job in range(5)]
+        rates = {"v100": 50.0, "k80": 20.0}
+        fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "rates": rates}
+        commands = [(sys.executable, "-c", COUNTER, str(path)) for path in paths]
+        client.submit([JobSpec(command=one, cwd="/", **fields) for one in commands])  # type: ignore[arg-type]
+        until(lambda: sum(_resumed(client, job) for job in range(5)) >= 6, 180)
+        for job, path in enumerate(paths):
+            _check_one_run(client, job, path)
+            assert client.job(job).lost_steps == 0
+
+
 def _printed(client: Client, job: int) -> list[int]:
     """The numbers that a job has printed, in all its attempts."""
     text, cursor = client.log(job)

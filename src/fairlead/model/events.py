@@ -57,6 +57,17 @@ class NodesAvoided:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesBound:
+    """From the next round on a job runs on these devices or not at all: what it has done is in its processes
+    there. It replaces the job's earlier ``DevicesBound``; no devices: any will do. Devices that are not in
+    the cluster bind a job to nothing."""
+
+    time_s: float
+    job: JobId
+    devices: tuple[tuple[str, int], ...]  # of each: node, index among its devices
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLost:
     """A node takes no more work: it no longer answers, or it is being drained. What still runs there when
     the round is reported counts or not, as the report says."""
@@ -226,6 +237,7 @@ Event: TypeAlias = (
     | JobsCancelled
     | JobsDropped
     | NodesAvoided
+    | DevicesBound
     | NodeLost
     | NodeRecovered
     | RoundEnded

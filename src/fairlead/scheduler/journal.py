@@ -72,6 +72,7 @@ _KINDS: dict[bytes, Any] = {
     b"b": e.RatesLearned,
     b"d": e.JobsDropped,
     b"a": e.NodesAvoided,
+    b"v": e.DevicesBound,
     b"T": SchedulerCheckpoint,
     b"S": SolveDigest,
     b"R": c.StartRound,
@@ -81,7 +82,7 @@ _KINDS: dict[bytes, Any] = {
 }
 _CODE = {record_type: code for code, record_type in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]
-_EVENTS = frozenset(b"jxlreswqpcghkbda")
+_EVENTS = frozenset(b"jxlreswqpcghkbdav")
 
 
 def _encode_value(value: Any) -> Any:

@@ -1,7 +1,9 @@
 """Which attempts go on with what is parked, and what is of no use any more."""
 
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 
@@ -17,8 +19,10 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.lost_work import lost_by_pause
-from fairlead.cluster.server.parked import ParkedPrograms, parked_on, unpark_useless
+from fairlead.cluster.server.parked import ParkedPrograms, ProgramDevices, parked_on, unpark_useless
 from fairlead.cluster.store.rows import JobRow
+from fairlead.model.events import DevicesBound
+from fairlead.model.job import JobId
 
 JOB = 7
 
@@ -215,3 +219,65 @@ def test_who_pauses_a_parked_program_is_told_what_is_lost() -> None:
     cluster.report("a", parked())
     (told,) = lost_by_pause(cluster.state, cluster.row, {})
     assert told == f"job {JOB}: its 1,234 steps are lost: its program was parked, and is ended"
+
+
+class _Bound:
+    """A core that knows the job."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        fields: dict[str, Any] = {"unmanaged": True, "park": "stop", "scale_factor": 2}
+        cluster.row.spec = msgspec.structs.replace(cluster.row.spec, **fields)
+        self.known: dict[int, tuple[tuple[str, int], ...]] = {}
+        data: Any = SimpleNamespace(
+            bound_jobs=SimpleNamespace(devices=self.known),
+            ledger={JobId(JOB)},
+            paused_jobs=set[int](),
+        )
+        core: Any = SimpleNamespace(data=data)
+        cluster.state.scheduler = core
+        self.suspends = True
+        self.binder = ProgramDevices(cluster.state, lambda _: self.suspends)
+
+    def told(self) -> list[tuple[tuple[str, int], ...]]:
+        """What the core is told, which it knows from then on."""
+        self.cluster.fleet.publish()
+        self.cluster.state.events.clear()
+        self.binder.tell()
+        events = [one for one in self.cluster.state.events if isinstance(one, DevicesBound)]
+        self.known.update({one.job: one.devices for one in events})
+        return [one.devices for one in events]
+
+
+def test_the_core_is_told_where_a_program_runs_and_is_parked() -> None:
+    cluster = Cluster()
+    bound = _Bound(cluster)
+    assert bound.told() == []
+    cluster.report("a", parked(3, 1))
+    assert bound.told() == [], "of one rank of two: it cannot go on"
+    cluster.report("b", parked(3, 0, first=1))
+    assert bound.told() == [(("a", 1), ("b", 0))]
+    assert bound.told() == [], "it is told once"
+    cluster.fleet.nodes["b"].drained = True
+    assert bound.told() == [()], "it is not to go on there"
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_program_that_runs_is_bound_if_it_can_be_parked(goes_on: bool) -> None:
+    cluster = Cluster()
+    bound = _Bound(cluster)
+    bound.suspends = goes_on
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0, 1)}, "v100", 100.0)
+    assert bound.told() == ([(("a", 0), ("a", 1))] if attempt.ordered and goes_on else [])
+    cluster.parts.orders.stop(JOB, AttemptEnd.PREEMPTED)
+    assert bound.told() == [], "it is about to be parked"
+    attempt.lost = True
+    assert bound.told() == ([()] if goes_on else [])
+
+
+def test_other_jobs_are_bound_to_nothing() -> None:
+    cluster = Cluster()
+    bound = _Bound(cluster)
+    cluster.row.spec = msgspec.structs.replace(cluster.row.spec, unmanaged=False, park=True)
+    cluster.parts.orders.assign(JOB, {"a": (0, 1)}, "v100", 100.0)
+    assert bound.told() == []

@@ -2,7 +2,7 @@
 kinds of its table."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -74,8 +74,14 @@ class Admission:
         if not any(free.values()):
             return False
         fitting: dict[JobType, bool] = {}
+        core = self._state.scheduler
+        bound = {} if core is None else core.data.bound_jobs.devices
         for row in self._state.registry.jobs.values():
             if not self._wants_devices(row):
+                continue
+            if row.id in bound:
+                if self._are_free(bound[row.id]):
+                    return True
                 continue
             job_type = job_type_of_row(row)
             if job_type not in fitting:
@@ -94,6 +100,20 @@ class Admission:
         if row.retry_s is not None or not (lost or row.state in ("waiting", "preempted")):
             return False
         return not self.is_outside(row.id) and not self._pinned.has(row.id)
+
+    def _are_free(self, devices: Collection[tuple[str, int]]) -> bool:
+        """Return whether no job of the round that goes on holds one of these. devices: node, index there."""
+        current, nodes = self._state.round, self._state.fleet.nodes
+        now = self._state.fleet.monotonic()
+        if not all(name in nodes and usable(nodes[name], now) for name, _ in devices):
+            return False
+        return current is None or not any(
+            (name, d) in devices
+            for job, attempt in current.attempts.items()
+            if job not in current.ended
+            for name, held in attempt.placement().items()
+            for d in held
+        )
 
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""

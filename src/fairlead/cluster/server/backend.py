@@ -26,6 +26,7 @@ from fairlead.model.commands import (
     WakeAt,
 )
 from fairlead.model.events import (
+    DevicesBound,
     Event,
     JobsCancelled,
     JobsDropped,
@@ -128,7 +129,7 @@ class LiveBackend:
             case JobsCancelled() | JobsDropped():
                 jobs = tuple(job for job in event.jobs if self._is_open(job))
                 return replace(event, jobs=jobs) if jobs else None
-            case NodesAvoided():
+            case NodesAvoided() | DevicesBound():
                 return event if self._is_open(event.job) else None
             case JobsPaused() | JobsReweighted() | RequirementsChanged():
                 good = np.array([self._is_open(job) for job in event.jobs.tolist()], np.bool_)

@@ -19,7 +19,7 @@ from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.node_watch import NodeWatch
-from fairlead.cluster.server.parked import ParkedPrograms
+from fairlead.cluster.server.parked import ParkedPrograms, ProgramDevices
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.precedence import Yielder
 from fairlead.cluster.server.published_views import PublishedViews
@@ -284,6 +284,7 @@ def _round_clock(
         steps=attempts.steps,
         nodes=nodes.watch,
         costs=attempts.costs,
+        binder=ProgramDevices(state, attempts.starts.can_suspend),
         retries=jobs.retries,
         has_capacity=jobs.admission.has_capacity,
         precede=precedence.take,

@@ -63,9 +63,12 @@ def _parked(source: ExplanationSource, job: JobView) -> str:
         return ""
     size = sum(one.memory_bytes for one in found.values())
     ago_s = max(one.age_s for one in found.values())
+    row = source.state.registry.jobs.get(job.id)
+    only = row is not None and row.spec.is_suspended
+    then = "runs on the same devices there or not at all" if only else "can go on there at once"
     return (
         f"It has been parked on {', '.join(sorted(found))} for {duration(ago_s)}, in {size / 1e6:,.0f} MB of "
-        f"memory, and can go on there at once from step {job.steps:,.0f}."
+        f"memory, and {then}, from step {job.steps:,.0f}."
     )
 
 

@@ -1,5 +1,7 @@
 """Jobs that are parked on nodes: which attempts go on with them, and which are of no use any more."""
 
+from collections.abc import Callable
+
 from fairlead.cluster.protocol.messages import AttemptKey, ParkedAttempt, Rank
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -7,6 +9,8 @@ from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.model.events import DevicesBound
+from fairlead.model.job import JobId
 
 
 def resumable(fleet: Fleet, attempt: Attempt) -> int:
@@ -47,6 +51,58 @@ def unpark_useless(state: ClusterState) -> None:
     for name in list(state.fleet.nodes):
         useless = {key for key in state.fleet.parked(name) if not _is_wanted(state.registry, key)}
         state.fleet.unpark(name, useless)
+
+
+class ProgramDevices:
+    """The devices on which programs without the iterator run, or are parked as they are: the core is told
+    that such a job runs there or not at all, for anywhere else it would start from zero. On the driver's
+    thread."""
+
+    def __init__(self, state: ClusterState, can_suspend: Callable[[Attempt], bool]) -> None:
+        """can_suspend: whether the program of an attempt is parked if it is preempted."""
+        self._state = state
+        self._can_suspend = can_suspend
+
+    def tell(self) -> None:
+        """Tell the core what it does not know yet, before it decides."""
+        core, state = self._state.scheduler, self._state
+        if core is None:
+            return
+        known = core.data.bound_jobs.devices
+        parked = {job for name in list(state.fleet.nodes) for job, _ in state.fleet.parked(name)}
+        for job in sorted({*known, *parked, *state.registry.live}):
+            if JobId(job) not in core.data.ledger and JobId(job) not in core.data.paused_jobs:
+                continue
+            devices = self._devices(job)
+            if devices != known.get(job, ()):
+                state.emit(DevicesBound(state.now_s(), JobId(job), devices))
+
+    def _devices(self, job: int) -> tuple[tuple[str, int], ...]:
+        """Of each device that a job is bound to, its node and its index there; () = it may run anywhere."""
+        row = self._state.registry.jobs.get(job)
+        if row is None or not row.open or not row.spec.is_suspended:
+            return ()
+        newest = self._state.registry.newest(job)
+        if newest is None:
+            parked = parked_on(self._state.fleet, job).items()
+            ranks = {name: one.ranks for name, one in parked if one.attempt == row.saved_by}
+        elif newest.ordered and self._will_go_on(newest):
+            ranks = newest.nodes
+        else:
+            ranks = {}
+        devices = tuple((name, d) for name in ranks for rank in ranks[name] for d in rank.devices)
+        stays = len(devices) == row.spec.scale_factor and not any(map(self._is_left, ranks))
+        return devices if stays else ()
+
+    def _will_go_on(self, attempt: Attempt) -> bool:
+        """Return whether the program of an attempt goes on after it: it is parked, or is about to be."""
+        over = attempt.lost or attempt.broken or (attempt.stopping and not attempt.is_preempted)
+        return not over and not attempt.is_colocated and self._can_suspend(attempt)
+
+    def _is_left(self, name: str) -> bool:
+        """Return whether a node is not waited for: what is parked there is lost, or is to make way."""
+        node = self._state.fleet.nodes.get(name)
+        return node is None or node.lost or node.drained or node.leaving
 
 
 class ParkedPrograms:

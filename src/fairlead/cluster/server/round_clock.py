@@ -47,6 +47,13 @@ class Holder(Protocol):
         """Tell the core of jobs that take no part in the next round."""
 
 
+class Binder(Protocol):
+    """Binds jobs to devices: see ``parked.ProgramDevices``."""
+
+    def tell(self) -> None:
+        """Tell the core what it does not know yet, before it decides."""
+
+
 class RoundClock:
     """On the driver's thread."""
 
@@ -58,6 +65,7 @@ class RoundClock:
         steps: StepAccounting,
         nodes: NodeLooker,
         costs: CostLearner,
+        binder: Binder,
         retries: Holder,
         has_capacity: Callable[[], bool],
         precede: Callable[[], None],
@@ -69,6 +77,7 @@ class RoundClock:
         self._steps = steps
         self._nodes = nodes
         self._costs = costs
+        self._binder = binder
         self._retries = retries
         self._has_capacity = has_capacity
         self._precede = precede
@@ -102,6 +111,7 @@ class RoundClock:
         if state.round is None:
             self._steps.emit_corrections(now)
             self._retries.hold(now)
+            self._binder.tell()
             self._poll_idle(now)
             return
         if self._is_over(state.round, now):
@@ -124,6 +134,7 @@ class RoundClock:
         self._steps.emit_corrections(now)
         if (costs := self._costs.learned(current, now)) is not None:
             state.emit(costs)
+        self._binder.tell()
         state.emit(report)
 
     def end_soon(self) -> None:

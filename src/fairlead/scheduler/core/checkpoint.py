@@ -20,6 +20,7 @@ from fairlead.model.cluster import Node, SlotType
 from fairlead.model.job_type import JobType
 from fairlead.model.pair_rates import PairRates
 from fairlead.model.plan import AccountingPlanner, Change, Checkpointable
+from fairlead.scheduler.core.bound_jobs import DevicePositions
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
 from fairlead.scheduler.core.regime_table import RegimeTable
@@ -103,6 +104,7 @@ class SchedulerCheckpoint:
     beliefs: BeliefState | None = None  # about single jobs; None = there are none
     expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
     avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
+    bound: tuple[tuple[int, DevicePositions], ...] = ()  # job, devices that it is bound to
     classed: PairRates | None = None  # rates of pairs by class, in place of ``colocated_rate``
 
 
@@ -145,6 +147,7 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         beliefs=s.beliefs.state(_rows_in_use(s)) if s.beliefs.row else None,
         expected=tuple(s.deferred.expected.items()),
         avoids=tuple(s.running.avoids.items()),
+        bound=tuple(s.bound_jobs.devices.items()),
     )
 
 

@@ -7,8 +7,14 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.commands import Command, EndRound, Solve, StartRound, WakeAt
 from fairlead.model.events import Solved
-from fairlead.model.plan import Change, weighs_prices
+from fairlead.model.plan import Change, RoundPlan, weighs_prices
 from fairlead.model.rates import isolated_rate
+from fairlead.scheduler.core.bound_jobs import (
+    BoundGroups,
+    as_seen_by_planners,
+    gather_accounts,
+    without_groups,
+)
 from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
 from fairlead.scheduler.core.lifecycle import start_round
 from fairlead.scheduler.core.paused_jobs import end_jobs
@@ -17,6 +23,9 @@ from fairlead.scheduler.core.scheduler_data import (
 )
 from fairlead.scheduler.core.snapshots import take_snapshot
 from fairlead.scheduler.mechanism import planner_calls
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
+
+_MAX_PLANS = 8  # of a round, until all bound jobs of it can have their devices
 
 
 def when_idle(s: SchedulerData, time_s: float) -> list[Command]:
@@ -39,6 +48,7 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
         s.ledger.settle_isolated(
             isolated_rate(snapshot, s.options.settings.gavel.weighted_isolation)
         )
+        snapshot = as_seen_by_planners(snapshot, s.bound_groups())
         if s.options.overlap_solves:
             snapshot = snapshot.copied()
         solve = [Solve(time_s, snapshot, planning.state)]
@@ -49,9 +59,9 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
 
 def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     groups, jobs = s.ledger.groups, s.ledger.jobs
-    planning, snapshot = s.planning, take_snapshot(s, time_s)
-    plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
-    kept = s.running.place(plan, time_s, weighs_prices=weighs_prices(planning.planner))
+    planning, bound = s.planning, s.bound_groups()
+    plan = _plan(s, time_s, bound)
+    kept = s.running.place(plan, time_s, bound=bound, weighs_prices=weighs_prices(planning.planner))
     start_round(jobs, groups, s.running.job_group, s.running.planned)
     s.round.number += 1
     s.round.active = len(s.running.job_group) > 0
@@ -70,6 +80,27 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     )
     waits = not s.round.active and time_s < plan.wake_s < np.inf
     return [s.round.in_force, *([WakeAt(time_s, plan.wake_s)] if waits else ())]
+
+
+def _plan(s: SchedulerData, time_s: float, bound: BoundGroups) -> RoundPlan:
+    """The next round. Where bound job groups cannot have their devices, others are chosen in their place."""
+    planning = s.planning
+    if not bound:
+        snapshot = take_snapshot(s, time_s)
+        plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
+        return plan
+    gather_accounts(s.ledger, bound)
+    snapshot, held = as_seen_by_planners(take_snapshot(s, time_s), bound), set[int]()
+    for tries_left in reversed(range(_MAX_PLANS)):
+        plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
+        blocked = s.running.find_blocked(plan, bound)
+        held |= blocked
+        snapshot.rate[list(blocked)] = 0.0  # its own copy
+        if not blocked:
+            return plan
+        if not tries_left or not isinstance(planning.planner, SharesPlanner):
+            break  # other planners may take a call for a round that is over
+    return without_groups(plan, held, s.ledger.groups.scale)
 
 
 def solved(s: SchedulerData, event: Solved) -> list[Command]:
@@ -119,7 +150,7 @@ def retire(s: SchedulerData, end: Ints, end_s: Floats, time_s: float) -> list[Co
     if not gone.any():
         return []
     command = end_jobs(s.ledger, end, end_s, time_s)
-    s.running.forget(command.jobs)
+    s.forget(command.jobs)
     s.running.renumber(s.ledger.remove(gone))
     s.planning.note(Change.JOBS)
     return [command]

@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.errors import ProtocolError
 from fairlead.model.commands import Command, JobEnd
 from fairlead.model.events import (
+    DevicesBound,
     JobsPaused,
     JobsReweighted,
     JobsSubmitted,
@@ -95,6 +96,16 @@ def nodes_avoided(s: SchedulerData, event: NodesAvoided) -> list[Command]:
     s.running.avoids.pop(event.job, None)
     if event.nodes:
         s.running.avoids[event.job] = event.nodes
+    return []
+
+
+def devices_bound(s: SchedulerData, event: DevicesBound) -> list[Command]:
+    """From the next round on a job runs on these devices or not at all; it causes no decision."""
+    ledger_of(s, event.job, "cannot bind it to devices")
+    before = {row: one.slot for row, one in s.bound_groups().items()}
+    s.bound_jobs.bind(event.job, event.devices)
+    if before != {row: one.slot for row, one in s.bound_groups().items()}:
+        s.planning.note(Change.REQUIREMENTS)
     return []
 
 

@@ -31,7 +31,7 @@ def retire_paused(s: SchedulerData, gone: Bools, end: JobEnd, time_s: float) -> 
         return []
     ends = np.where(gone, int(end), 0)
     command = end_jobs(s.paused_jobs, ends, np.full(len(ends), time_s), time_s)
-    s.running.forget(command.jobs)
+    s.forget(command.jobs)
     s.paused_jobs.remove(gone)
     return [command]
 

@@ -8,6 +8,7 @@ from fairlead.model.cluster import Cluster, Locality, Node, SlotType
 from fairlead.model.commands import StartRound
 from fairlead.model.pair_rates import PairRates
 from fairlead.model.plan import AccountingPlanner, Change, Checkpointable
+from fairlead.scheduler.core.bound_jobs import BoundJobs
 from fairlead.scheduler.core.checkpoint import (
     ANYTHING,
     LedgerCheckpoint,
@@ -54,6 +55,7 @@ def restore_into(s: SchedulerData, state: SchedulerCheckpoint) -> None:
     s.deferred.adapting = {job: (batch, total, done) for job, batch, total, done in state.adapting}
     s.deferred.to_pause = set(state.to_pause)
     s.running.avoids = {job: tuple(nodes) for job, nodes in state.avoids}
+    s.bound_jobs = BoundJobs(dict(state.bound))
     if state.in_force is not None:
         _load_round(s, state.in_force, state, slot)
 

@@ -9,6 +9,13 @@ from fairlead.model.cluster import Cluster, Locality
 from fairlead.model.events import RoundEnded
 from fairlead.model.plan import RoundPlan
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.bound_jobs import (
+    BoundGroups,
+    are_on_own_devices,
+    as_if_held,
+    find_blocked,
+    immovable,
+)
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.remembered_devices import RememberedDevices
 from fairlead.scheduler.mechanism.settings import MechanismSettings
@@ -138,14 +145,38 @@ class ActiveRound:
             group[there] = row[group[there]]  # of an empty ledger all are -1, and ``row`` has none
             self.job_group = group
 
-    def place(self, plan: RoundPlan, now_s: float, *, weighs_prices: bool = False) -> Bools:
-        """Choose devices and take note of who runs where; (groups,) who stays on its devices. weighs_prices:
-        of the policy, see ``BasePolicy``."""
-        running, tradeoffs = self._still_running(), self._tradeoffs(plan)
-        before, returned = running, list[int]()
+    def find_blocked(self, plan: RoundPlan, bound: BoundGroups) -> set[int]:
+        """The bound job groups of a plan that cannot have their devices. Others make room for them if a start
+        costs them no more than a round."""
+        running, jobs = self._still_running(), self.ledger.jobs
+        slot = dict(zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True))
+        held, of_slot = [np.zeros(0, np.int64)], self.topology.accelerator_of_slot
+        for k, row in enumerate(running.group.tolist()):
+            if row not in slot or row in bound or of_slot[slot[row]] != of_slot[running.slot[k]]:
+                continue
+            members = self.ledger.groups.members[row]
+            if jobs.restart_s[members[members >= 0]].max() > self.settings.round_s:
+                held.append(running.devices[running.offsets[k] : running.offsets[k + 1]])
+        return find_blocked(plan, bound, self.topology, np.concatenate(held))
+
+    def place(
+        self,
+        plan: RoundPlan,
+        now_s: float,
+        *,
+        bound: BoundGroups | None = None,
+        weighs_prices: bool = False,
+    ) -> Bools:
+        """Choose devices and take note of who runs where; (groups,) who stays on its devices. bound: of which
+        each of the plan can have its devices; weighs_prices: of the policy, see ``BasePolicy``."""
+        running, tradeoffs, bound = self._still_running(), self._tradeoffs(plan), bound or {}
+        before, returned = as_if_held(running, plan.job_group, bound)
+        if bound:
+            tradeoffs = immovable(tradeoffs, plan.job_group, bound)
         if self.remembered:
             ids = self.ledger.group_ids()[plan.job_group]
-            before, returned = self.remembered.add_to(running, plan.job_group, ids)
+            before, more = self.remembered.add_to(before, plan.job_group, ids)
+            returned = returned + more
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
         if plan.nodes is None:
             request = PlacementRequest(rows, before, self.topology, tradeoffs)
@@ -153,15 +184,21 @@ class ActiveRound:
         else:
             placed = place_on_nodes(rows, before, self.topology, plan.nodes)
         order, offsets, devices, kept, slot = placed
-        group, planned = plan.job_group[order], plan.slot[order]
+        group = plan.job_group[order]
         assignment = DeviceAssignment(offsets, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0 and plan.nodes is None:
-            assignment = self._undo_moves(group, assignment, before, weighs_prices)
+            assignment = self._undo_moves(group, assignment, before, weighs_prices, bound)
         if self.avoids:
-            assignment = self._move_away(group, assignment, before, np.isin(group, running.group))
+            runs = np.isin(group, [*running.group.tolist(), *bound])
+            assignment = self._move_away(group, assignment, before, runs, bound)
+        stays = are_on_own_devices(group, assignment, bound)
+        if not stays.all():
+            order, slot, group = order[stays], slot[stays], group[stays]
+            assignment = assignment.only(stays)
         if returned:  # where they were, but they have to start
             assignment = replace(assignment, kept=assignment.kept & ~np.isin(group, returned))
         self.remembered.note_round(running, group, self.ledger.group_ids)
+        planned = plan.slot[order]
         self.relative_rate = np.ones(len(slot))
         if self.throughputs.locality_matters:
             self.relative_rate = np.where(slot == planned, 1.0, tradeoffs.fallback_rate[order])
@@ -170,7 +207,11 @@ class ActiveRound:
                 group, slot, assignment.slot, self.relative_rate
             )
         self.job_group, self.planned = group, planned
-        self.slot, self.offsets, self.devices = assignment.slot, offsets, assignment.devices
+        self.slot, self.offsets, self.devices = (
+            assignment.slot,
+            assignment.offsets,
+            assignment.devices,
+        )
         self.report_mapping = None
         return assignment.kept
 
@@ -203,6 +244,7 @@ class ActiveRound:
         assignment: DeviceAssignment,
         before: PreviousRound,
         weighs_prices: bool,
+        bound: BoundGroups,
     ) -> DeviceAssignment:
         """Undo moves to another type where a job group is no faster and, for a policy that weighs prices, its
         old devices cost no more: such a move is not worth a start. Job groups that are placed on them and
@@ -221,7 +263,7 @@ class ActiveRound:
         speed = self._speed(group)
 
         def fits(row: int, one: int, other: int) -> bool:
-            return bool(
+            return group[row] not in bound and bool(
                 rates_equal(
                     speed[row : row + 1], np.array([one]), np.array([other]), RATE_TOLERANCE
                 )[0]
@@ -323,15 +365,22 @@ class ActiveRound:
         return relative_rate
 
     def _move_away(
-        self, group: Ints, assignment: DeviceAssignment, before: PreviousRound, running: Bools
+        self,
+        group: Ints,
+        assignment: DeviceAssignment,
+        before: PreviousRound,
+        running: Bools,
+        bound: BoundGroups,
     ) -> DeviceAssignment:
-        """The placement with job groups off the nodes that their jobs avoid. group: (rows,) of the ledger;
-        running: (rows,) who has devices now."""
+        """The placement with job groups off the nodes that their jobs avoid, but for bound ones. group:
+        (rows,) of the ledger; running: (rows,) who has devices now."""
         ids, cluster = self.ledger.group_ids()[group], self.cluster
         avoided: dict[int, Bools] = {}
         for job, names in self.avoids.items():
             nodes = np.array([node.name in names for node in cluster.nodes], np.bool_)
             for row in np.flatnonzero((ids == job).any(axis=1)).tolist():
+                if group[row] in bound:
+                    continue
                 avoided[row] = avoided[row] | nodes if row in avoided else nodes
         alternatives = AlternativeTypes(
             self._speed(group).min(axis=2),

@@ -6,6 +6,7 @@ It reads no clock, file, socket, environment or random source. Time is a field o
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, JobEnd
 from fairlead.model.events import (
+    DevicesBound,
     Event,
     JobsCancelled,
     JobsDropped,
@@ -88,6 +89,8 @@ class Scheduler:
                 return job_events.withdrawn(s, event.jobs, JobEnd.DROPPED, time_s)
             case NodesAvoided():
                 return job_events.nodes_avoided(s, event)
+            case DevicesBound():
+                return job_events.devices_bound(s, event)
             case Stalled():
                 return decisions.decide(s, time_s, stalled=True)
             case ProgressCorrected():

@@ -6,13 +6,14 @@ import numpy as np
 
 from fairlead.errors import ProtocolError
 from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import Bools, Floats
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.commands import StartRound
 from fairlead.model.job import JobId, RestartCosts
 from fairlead.model.plan import Change, Planner, PlannerState
 from fairlead.model.snapshot import Servers
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.bound_jobs import BoundGroups, BoundJobs
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
@@ -89,7 +90,20 @@ class SchedulerData:
     planning: Planning
     round: RoundStatus
     deferred: DeferredChanges
+    bound_jobs: BoundJobs = field(default_factory=BoundJobs)
     now_s: float = 0.0  # time of the last event
+
+    def bound_groups(self) -> BoundGroups:
+        """The job groups that run on certain devices or not at all."""
+        if not self.bound_jobs:
+            return {}
+        return self.bound_jobs.groups(self.ledger, self.cluster, self.running.topology)
+
+    def forget(self, jobs: Ints) -> None:
+        """Jobs have left: (jobs,) ids."""
+        self.running.forget(jobs)
+        for job in jobs.tolist() if self.bound_jobs else ():
+            self.bound_jobs.bind(job, ())
 
     @property
     def throughputs(self) -> Throughputs:

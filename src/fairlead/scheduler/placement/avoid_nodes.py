@@ -25,6 +25,13 @@ class DeviceAssignment:
         """Devices of a row, a view."""
         return self.devices[self.offsets[row] : self.offsets[row + 1]]
 
+    def only(self, rows: Bools) -> "DeviceAssignment":
+        """Return the assignment of these rows alone. rows: (rows,)."""
+        sizes = np.diff(self.offsets)
+        offsets = np.concatenate([[0], np.cumsum(sizes[rows])]).astype(np.int64)
+        devices = self.devices[np.repeat(rows, sizes)]
+        return DeviceAssignment(offsets, devices, self.kept[rows], self.slot[rows])
+
     def copied(self) -> "DeviceAssignment":
         """Return a copy whose devices, slots and ``kept`` can be changed."""
         return DeviceAssignment(

@@ -1,0 +1,222 @@
+"""Jobs that run on certain devices or not at all: what they have done is in the memory of processes there."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import JobId
+from fairlead.model.pair_rates import PairRates
+from fairlead.model.plan import RoundPlan
+from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
+from fairlead.scheduler.placement.records import MoveTradeoffs, PreviousRound, Topology
+
+DevicePositions: TypeAlias = tuple[tuple[str, int], ...]  # of each: node, index among its devices
+
+
+class BoundGroup(NamedTuple):
+    """Where a job group of one bound job runs."""
+
+    slot: int
+    devices: Ints  # ascending
+
+
+BoundGroups: TypeAlias = Mapping[int, BoundGroup]  # by rows of the ledger's job groups
+
+
+class BoundJobs:
+    """The devices that jobs are bound to, by the names of their nodes: ids change with the cluster."""
+
+    def __init__(self, devices: Mapping[int, DevicePositions] | None = None) -> None:
+        self.devices: dict[int, DevicePositions] = dict(devices or {})  # by job
+
+    def __bool__(self) -> bool:
+        return bool(self.devices)
+
+    def bind(self, job: int, devices: DevicePositions) -> None:
+        """A job runs on these devices or not at all; none: anywhere."""
+        if devices:
+            self.devices[job] = devices
+        else:
+            self.devices.pop(job, None)
+
+    def groups(self, ledger: Ledger, cluster: Cluster, topology: Topology) -> dict[int, BoundGroup]:
+        """Return the bound job groups of jobs that take part. A job whose devices are no longer in the
+        cluster, are of several types, or are not as many as it needs may run anywhere."""
+        jobs = [job for job in self.devices if JobId(job) in ledger]
+        if not jobs:
+            return {}
+        first = dict(
+            zip(
+                (node.name for node in cluster.nodes),
+                np.searchsorted(cluster.device_node, np.arange(len(cluster.nodes))).tolist(),
+                strict=True,
+            )
+        )
+        size = {node.name: node.devices for node in cluster.nodes}
+        solo, found = ledger.single_job_rows(), dict[int, BoundGroup]()
+        for job in jobs:
+            where = self.devices[job]
+            if any(not 0 <= index < size.get(node, 0) for node, index in where):
+                continue
+            devices = np.array(sorted({first[node] + index for node, index in where}), np.int64)
+            row = int(solo[ledger.row(JobId(job))])
+            types = set(topology.device_type[devices].tolist())
+            if len(types) == 1 and len(devices) == ledger.groups.scale[row]:
+                found[row] = BoundGroup(_slot_of(devices, topology), devices)
+        return found
+
+
+def _slot_of(devices: Ints, topology: Topology) -> int:
+    """The slot type of a job group on these devices of one type."""
+    accelerator = topology.device_type[devices[0]]
+    slots = np.flatnonzero(topology.accelerator_of_slot == accelerator)
+    servers = len(np.unique(topology.device_node[devices]))
+    if topology.other_locality[slots[0]] < 0:
+        return int(slots[0])
+    is_scattered = servers > topology.fewest_servers[accelerator, len(devices)]
+    return int(slots[topology.scattered[slots] == is_scattered][0])
+
+
+def as_seen_by_planners(snapshot: Snapshot, bound: BoundGroups) -> Snapshot:
+    """Return a snapshot in which bound jobs run alone, on their own slot types: they are of job types of
+    their own."""
+    if not bound:
+        return snapshot
+    rows = list(bound)
+    job = snapshot.group_members[rows, 0]
+    slot = np.array([bound[row].slot for row in rows], np.int64)
+    known, classes = snapshot.job_type_rate, snapshot.job_class
+    (old_type, on), type_of = np.unique([snapshot.job_type[job], slot], axis=1, return_inverse=True)
+    _, class_of = np.unique([classes[job], slot], axis=1, return_inverse=True)
+    believed = known if snapshot.believed_rate is None else snapshot.believed_rate
+    more = np.zeros((len(on), known.shape[1]))
+    more[np.arange(len(on)), on] = believed[old_type, on]
+    job_type, job_class = snapshot.job_type.copy(), classes.copy()
+    job_type[job] = len(known) + type_of.ravel()
+    job_class[job] = classes.max() + 1 + class_of.ravel()
+    rate = snapshot.rate.copy()
+    rate[np.isin(snapshot.group_members, job).any(axis=1)] = 0.0
+    rate[rows, :, 0] = more[type_of.ravel()]
+    return replace(
+        snapshot,
+        rate=rate,
+        job_type=job_type,
+        job_class=job_class,
+        job_type_rate=np.concatenate([known, more]),
+        believed_rate=np.concatenate([believed, more]),
+        colocated_rate=_without_pairs_of(snapshot.colocated_rate, len(on)),
+    )
+
+
+def _without_pairs_of(rate: Floats | PairRates | None, more: int) -> Any:
+    """Return the rates of pairs with so many more job types, which have none."""
+    if rate is None:
+        return None
+    if isinstance(rate, PairRates):
+        return rate.grown(more)
+    return np.pad(rate, ((0, more), (0, more), (0, 0)))
+
+
+def gather_accounts(ledger: Ledger, bound: BoundGroups) -> None:
+    """What bound job groups are due and have received on any slot type counts on their own: they can get it
+    nowhere else."""
+    groups = ledger.groups
+    for row, (slot, _) in bound.items():
+        elsewhere = groups.received_s[row].copy()
+        elsewhere[slot] = 0.0
+        ledger.allocated_s -= elsewhere
+        ledger.allocated_s[slot] += elsewhere.sum()
+        for account in (groups.share, groups.received_s, groups.deficit_s):
+            total = account[row].sum()
+            account[row] = 0.0
+            account[row, slot] = total
+
+
+def find_blocked(plan: RoundPlan, bound: BoundGroups, topology: Topology, held: Ints) -> set[int]:
+    """The bound job groups of a plan that cannot have their devices: these do not work, or are to be left
+    to others that stay there, or to bound ones that were chosen before. held: (devices,) those of others."""
+    taken, found = set(held.tolist()), set[int]()
+    accelerator = topology.accelerator_of_slot
+    for row, slot in zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True):
+        if row not in bound:
+            continue
+        one = bound[row]
+        mine = set(one.devices.tolist())
+        is_there = accelerator[slot] == accelerator[one.slot] and topology.usable[one.devices].all()
+        if is_there and mine.isdisjoint(taken):
+            taken |= mine
+        else:
+            found.add(row)
+    return found
+
+
+def without_groups(plan: RoundPlan, rows: Collection[int], scale: Ints) -> RoundPlan:
+    """Return a plan without these job groups. scale: (groups,) devices."""
+    stays = ~np.isin(plan.job_group, np.array(sorted(rows), np.int64))
+    nodes = plan.nodes
+    if nodes is not None:
+        nodes = nodes[np.repeat(stays, scale[plan.job_group])]
+    return RoundPlan(plan.job_group[stays], plan.slot[stays], plan.wake_s, nodes)
+
+
+def as_if_held(
+    running: PreviousRound, planned: Ints, bound: BoundGroups
+) -> tuple[PreviousRound, list[int]]:
+    """Return the previous round as if the bound job groups of a plan had held their devices, and nobody else
+    had; and those of them that did not run there. planned: (rows,) job groups of the plan."""
+    if not bound:
+        return running, []
+    coming = {row: bound[row] for row in planned.tolist() if row in bound}
+    group, slot, offsets, devices = running
+    holds = {
+        row: devices[offsets[k] : offsets[k + 1]]
+        for k, row in enumerate(group.tolist())
+        if row >= 0
+    }
+    starting = [
+        row
+        for row, one in coming.items()
+        if row not in holds or not np.array_equal(np.sort(holds[row]), one.devices)
+    ]
+    if not starting:
+        return running, []
+    given = np.concatenate([coming[row].devices for row in starting])
+    leaves = [row for row, those in holds.items() if row in starting or np.isin(those, given).any()]
+    sizes = [len(coming[row].devices) for row in starting]
+    return (
+        PreviousRound(
+            np.append(np.where(np.isin(group, leaves), -1, group), starting),
+            np.append(slot, [coming[row].slot for row in starting]),
+            np.append(offsets, offsets[-1] + np.cumsum(sizes)),
+            np.append(devices, given),
+        ),
+        starting,
+    )
+
+
+def immovable(tradeoffs: MoveTradeoffs, planned: Ints, bound: BoundGroups) -> MoveTradeoffs:
+    """Return the tradeoffs with no move of a bound job group worth its cost. planned: (rows,) job groups."""
+    rows = np.isin(planned, np.array(sorted(bound), np.int64))
+    fallback_rate, gain, cost = tradeoffs
+    return MoveTradeoffs(
+        np.where(rows, 1.0, fallback_rate), np.where(rows, 0.0, gain), np.where(rows, np.inf, cost)
+    )
+
+
+def are_on_own_devices(group: Ints, assignment: DeviceAssignment, bound: BoundGroups) -> Bools:
+    """(rows,) whether a row is no bound job group on other devices than its own. group: (rows,)."""
+    return np.array(
+        [
+            row not in bound or np.array_equal(np.sort(assignment.of(i)), bound[row].devices)
+            for i, row in enumerate(group.tolist())
+        ]
+        if bound
+        else np.ones(len(group)),
+        np.bool_,
+    )
