@@ -134,7 +134,12 @@ class Driver:
 
     def __init__(self) -> None:
         self.calls: DriverCalls | None = None
-        self.call_service = CallService(self, self.answer, lambda: None)  # type: ignore[arg-type]
+        self.call_service = CallService(
+            self,  # type: ignore[arg-type]
+            self.answer,
+            wait=lambda: None,
+            wait_until_written=lambda _: None,
+        )
         self.asked: list[tuple[Any, ...]] = []
 
     def answer(self, answer: CallAnswer) -> None:

@@ -7,7 +7,10 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cli.terminal_views import status_screen
+from fairlead.cluster.front.relay import CallService
+from fairlead.cluster.front.remote import DriverCalls
 from fairlead.cluster.front.web.overview import summary
+from fairlead.cluster.server.durable_answers import WrittenJobs
 from fairlead.cluster.store.store import Store
 from fairlead.errors import StoreError
 
@@ -54,6 +57,47 @@ def test_what_was_found_at_the_start_is_shown_though_nothing_can_be_written(
             assert "nothing can be written down" in view.reason
             assert "start elsewhere" not in view.reason
             assert cluster.job(paused).state == "paused"
+
+
+def test_nobody_is_told_of_an_end_that_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+        node = cluster.node("one")
+        node.register()
+        ended, other = cluster.submit(), cluster.submit()
+        cluster.service.pause(ADMIN, other)
+        cluster.until(lambda: node.statuses)
+        cluster.begin(node, ended)
+        cluster.until(lambda: cluster.job(ended).state == "running")
+        engine = cluster.service.engine
+        calls = DriverCalls(lambda call: service.take(call))
+        service = CallService(
+            cluster.service,
+            calls.answer,
+            wait=lambda: None,
+            wait_until_written=WrittenJobs(engine.state, lambda: engine.parts.inbox.is_idle).wait,
+        )
+        questions: list[tuple[str, tuple[object, ...]]] = [
+            ("job", (ended,)),
+            ("jobs", ()),
+            ("jobs_of", ([ended],)),
+            ("attempts", (ended,)),
+            ("explain", (ended,)),
+        ]
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "transaction", _refuse)
+            done = 1_000_000
+            steps = {"loaded_step": 0, "step": done, "saved_step": done}
+            node.end(ended, 1, exit_code=0, completed=True, **steps)
+            cluster.until(lambda: engine.state.commit_error)
+            for method, given in questions:
+                with pytest.raises(StoreError, match="disk is full"):
+                    calls.call(method, ADMIN, *given)
+            assert calls.call("job", ADMIN, other).state == "paused"
+        cluster.until(lambda: not engine.state.commit_error)
+        assert calls.call("job", ADMIN, ended).state == "completed"
+        service.close()
 
 
 def _refuse(_: Store) -> NoReturn:

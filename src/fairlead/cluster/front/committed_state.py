@@ -130,13 +130,19 @@ class CommittedState:
 
         return attempt_views(self._reading().attempts(job), as_now)
 
-    def explain(self, caller: Caller, job: int, silent_s: float) -> Explanation:
-        """Its story without a forecast. silent_s: for so long the driver has not answered."""
+    def explain(
+        self, caller: Caller, job: int, silent_s: float, unwritable: str = ""
+    ) -> Explanation:
+        """Its story without a forecast. silent_s: for so long the driver has not answered; unwritable: why
+        nothing can be written down just now."""
         view, attempts = self.job(caller, job), self.attempts(caller, job)
         where = f" on {len(view.devices)} x {view.accelerator} of {view.node}" if view.node else ""
         reason = f" ({view.reason})" if view.reason else ""
         facts = (
-            f"The scheduler has not answered for {silent_s:.0f} s.",
+            "Nothing can be written down just now, so nothing new begins, and ends of attempts are not "
+            f"known yet: {unwritable}."
+            if unwritable
+            else f"The scheduler has not answered for {silent_s:.0f} s.",
             f"As it was written down last, the job is {view.state}{where}{reason}.",
             "What runs goes on meanwhile: leases are renewed.",
             *filter(None, [deadline_sentence(view)]),

@@ -7,7 +7,7 @@ added there needs nothing here.
 import inspect
 import logging
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from fairlead.cluster.front.errors import pack
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.messages import Call, CallAnswer
 from fairlead.cluster.protocol.access import TokenKind
+from fairlead.cluster.protocol.api_models import Explanation, JobView
 from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.errors import ConfigError, FairleadError
 
@@ -43,6 +44,7 @@ READ_CALLS = frozenset(  # answered without the driver's thread
         "metrics_text",
     )
 )
+JOB_CALLS = frozenset(("job", "jobs", "jobs_of", "attempts", "explain"))  # tell what became of jobs
 REGISTER = "register"  # a call of an agent, whose answer comes as a future
 
 
@@ -93,10 +95,14 @@ class CallService:
         self,
         driver: DriverInterface,
         send: Callable[[CallAnswer], None],
+        *,
         wait: Callable[[], None],
+        wait_until_written: Callable[[Collection[int]], None],
     ) -> None:
-        """wait: for the driver's thread, before a question is answered beside it."""
+        """wait: for the driver's thread, before a question is answered beside it; wait_until_written: until
+        what was read of these jobs is durable, raises StoreError where it cannot be made so."""
         self._wait = wait
+        self._wait_until_written = wait_until_written
         self._driver = driver
         self._send = send
         self._pool = ThreadPoolExecutor(THREADS, "call")
@@ -118,6 +124,8 @@ class CallService:
                 self._wait()
             arguments = signature(call.method).arguments.decode(call.arguments)
             result = getattr(self._driver, call.method)(*arguments)
+            if call.method in JOB_CALLS:
+                self._wait_until_written(_jobs_of(result))
         except Exception as problem:
             self._refuse(call, problem)
         else:
@@ -141,6 +149,15 @@ class CallService:
         if not isinstance(problem, FairleadError):
             _log.error("a call of %s failed", call.method, exc_info=problem)
         self._send(CallAnswer(number=call.number, problem=pack(problem)))
+
+
+def _jobs_of(result: Any) -> set[int]:
+    """Return the jobs of which an answer tells."""
+    if isinstance(result, Explanation):
+        return {result.job.id}
+    if isinstance(result, JobView):
+        return {result.id}
+    return {one.id if isinstance(one, JobView) else one.job for one in result}
 
 
 def _answer_of(call: Call, result: object) -> CallAnswer:

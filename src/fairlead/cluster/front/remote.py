@@ -283,7 +283,10 @@ class RemoteFacade:
                 explanation: Explanation = self._ask_promptly("explain", caller, job)
                 return explanation
         with self._local.turn():
-            return self._committed.explain(caller, job, self.shown.age_s)
+            status = self.shown.status(caller)
+            return self._committed.explain(
+                caller, job, self.shown.age_s, "" if status is None else status.unwritable
+            )
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """Return the comparison for a question. Raises StoreError at once where the driver does not answer,

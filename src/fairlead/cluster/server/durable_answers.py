@@ -1,7 +1,8 @@
 """Answers that are given once what they tell of is durable."""
 
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -10,6 +11,9 @@ from fairlead.errors import StoreError
 
 _Result = TypeVar("_Result")
 DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
+WRITTEN_S = 2.0  # for what was read to become durable; else the last commit is shown
+NOTED_S = 0.05  # the driver notes that it has changed a job well within that
+LOOK_S = 0.002  # between two looks
 
 
 class DurableAnswers:
@@ -33,3 +37,35 @@ class DurableAnswers:
             f"{late}; it may still come into force: look before you ask for it again "
             "(jobs submitted with the same key are submitted once)"
         )
+
+
+class WrittenJobs:
+    """Keeps from people what has become of jobs until it is durable, on any thread but the driver's."""
+
+    def __init__(self, state: ClusterState, is_idle: Callable[[], bool]) -> None:
+        """is_idle: whether all that the driver has handled is durable."""
+        self._state = state
+        self._is_idle = is_idle
+
+    def wait(self, jobs: Collection[int]) -> None:
+        """Wait until what was just read of these jobs is durable. Raises StoreError where it cannot be
+        written, or that takes too long."""
+        began = time.monotonic()
+        while not self._is_idle():
+            waited_s = time.monotonic() - began
+            if self._changed().isdisjoint(jobs):
+                if waited_s >= NOTED_S:
+                    return
+            elif why := self._state.commit_error:
+                raise StoreError(why)
+            elif waited_s >= WRITTEN_S:
+                raise StoreError(
+                    "what has become of it is not written down yet: the server is busy"
+                )
+            time.sleep(LOOK_S)
+
+    def _changed(self) -> set[int]:
+        """Jobs of which something has changed since the last commit."""
+        registry = self._state.registry
+        attempts = registry.dirty_attempts.copy().values()
+        return {*registry.dirty_jobs.copy(), *(one.job for one in attempts)}

@@ -23,6 +23,7 @@ class Inbox:
         self._is_woken = False  # whether the driver will look there
         self._nodes_with_news: set[str] = set()  # nodes with news, by the driver's thread
         self._collected_s = 0.0  # of the monotonic clock
+        self.is_idle = False  # the driver waits here, and all that it has handled is durable
 
     def put(self, call: Callable[[], None]) -> None:
         """Have something done by the driver's thread."""
@@ -43,8 +44,12 @@ class Inbox:
         """Run the callables that have come, waiting that long for the first. Returns nodes with news; if
         there are many, the rest follow the next time."""
         try:
-            first = self._calls.get(timeout=0.0 if self._nodes_with_news else timeout_s)
-            self._linger()
+            self.is_idle = True
+            try:
+                first = self._calls.get(timeout=0.0 if self._nodes_with_news else timeout_s)
+                self._linger()
+            finally:
+                self.is_idle = False
             first()
             for _ in range(BATCH):
                 self._calls.get_nowait()()

@@ -15,6 +15,7 @@ from fairlead.cluster.front.messages import Configure, EnrolledNodes, PublishedS
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.log_lines import log_with_times
+from fairlead.cluster.server.durable_answers import WrittenJobs
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.notice_source import ServiceNotices
 from fairlead.cluster.server.options import LiveOptions
@@ -73,8 +74,14 @@ class Server:
         )
         self.listening = listening
         self.directory = directory
+        parts = self.service.engine.parts
         self.call_service = CallService(
-            self.service, self._send_to_front, self.service.engine.parts.precedence.wait
+            self.service,
+            self._send_to_front,
+            wait=parts.precedence.wait,
+            wait_until_written=WrittenJobs(
+                self.service.engine.state, lambda: parts.inbox.is_idle
+            ).wait,
         )
         self.front = FrontSupervisor(
             directory, self.service.engine.state.fleet, self.call_service.take
