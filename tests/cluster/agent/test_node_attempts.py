@@ -1,10 +1,14 @@
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 from tests.cluster.agent.cluster import job
 
 from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.kept_ends import KeptEnds
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 
@@ -13,8 +17,8 @@ def start(number: int = 1, attempt: int = 1, **changes: Any) -> NodeAttempt:
     return NodeAttempt(job(number, attempt, **changes), "t" * 32, NodeLease(10.0), 0.0)
 
 
-def attempts_of(*starts: NodeAttempt) -> NodeAttempts:
-    attempts = NodeAttempts()
+def attempts_of(*starts: NodeAttempt, state: Path = Path("/nowhere")) -> NodeAttempts:
+    attempts = NodeAttempts(KeptEnds(state))
     for one in starts:
         attempts.add(one)
     return attempts
@@ -92,3 +96,49 @@ def test_a_directory_is_news_once() -> None:
     assert not attempts.note_directories({Path("/a"): "no answer"})
     assert attempts.note_directories({})
     assert one.directory_problem == ""
+
+
+def test_an_agent_that_is_started_again_knows_of_ends_that_are_not_booked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = start(attempt=3, order_id="a.1.r.x")
+    attempts = attempts_of(one, state=tmp_path)
+    one.record_exit(time.monotonic())
+    attempts.keep_end(one)
+    (known,) = attempts.statuses()
+    later = time.time() + 100.0
+    monkeypatch.setattr(time, "time", lambda: later)
+    again = NodeAttempts(KeptEnds(tmp_path))
+    (told,) = again.statuses()
+    ages = {"ended_age_s": 0.0}
+    assert msgspec.structs.replace(told, **ages) == msgspec.structs.replace(known, **ages)
+    assert told.state == "ended"
+    assert told.ended_age_s == pytest.approx(known.ended_age_s + 100.0, abs=30.0)
+    assert not again.is_new(job(1, 3, order_id="a.1.r.x")), "it is not begun again"
+    assert again.forget((1, 3))
+    assert not again.forget((1, 3))
+    assert NodeAttempts(KeptEnds(tmp_path)).statuses() == ()
+
+
+def test_damaged_ends_count_for_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one = start()
+    attempts = attempts_of(one, state=tmp_path)
+    one.record_exit(1.0)
+    attempts.keep_end(one)
+    (path,) = (tmp_path / "ends").iterdir()
+    path.write_bytes(path.read_bytes()[:-9])
+    assert NodeAttempts(KeptEnds(tmp_path)).statuses() == ()
+    assert "is damaged" in caplog.text
+    assert not path.exists()
+
+
+def test_an_end_that_cannot_be_kept_is_known_until_the_agent_dies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = start()
+    (tmp_path / "ends").write_text("in the way")
+    attempts = attempts_of(one, state=tmp_path)
+    one.record_exit(1.0)
+    attempts.keep_end(one)
+    assert "could not be kept" in caplog.text
+    assert [status.state for status in attempts.statuses()] == ["ended"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
 from fairlead.cluster.agent.device_memory import DeviceMemory
+from fairlead.cluster.agent.kept_ends import KeptEnds
 from fairlead.cluster.agent.launch import LaunchSite
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
@@ -38,7 +39,7 @@ class NodeController:
     ) -> None:
         """state: of the agent; park_bytes: see ``ParkedJobs``. changed: called when there is news for the
         server; ask: waits until the server has answered to all that the node holds now."""
-        self.attempts = NodeAttempts()
+        self.attempts = NodeAttempts(KeptEnds(state))
         self.parked = ParkedJobs(spawner, park_bytes, changed)
         self._suspension = Suspension(state, spawner, self.parked, logs)
         self.ending = AttemptEnding(

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.kept_ends import KeptEnd, KeptEnds
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.protocol.messages import Assignment, AttemptKey, AttemptStatus, Rank
@@ -16,11 +18,20 @@ _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may 
 class NodeAttempts:
     """Attempts on this node by (job, attempt), in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends: KeptEnds) -> None:
+        """ends: those that an earlier run of the agent knew of are held from the start."""
+        self._ends = ends
         self._attempts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, tuple[int, str]] = {}  # job -> (attempt, order id) held last
         self.sendable = SendableCheck()
         self.trial: NodeAttempt | None = None  # the agent's own: no order, and nothing to be told
+        self._earlier: dict[Key, KeptEnd] = {}  # ended under an earlier run of the agent
+        for kept in ends.read():
+            status = kept.status
+            self._earlier[status.job, status.attempt] = kept
+            newest, _ = self._newest.get(status.job, (-1, ""))
+            if status.attempt > newest:
+                self._newest[status.job] = status.attempt, status.order_id
 
     def __iter__(self) -> Iterator[NodeAttempt]:
         return iter(list(self._attempts.values()))
@@ -58,11 +69,18 @@ class NodeAttempts:
     def forget(self, key: Key) -> bool:
         """The server has booked its end. Returns whether it was held, and had ended."""
         attempt = self._attempts.get(key)
-        if attempt is None or not attempt.ended:
+        if key not in self._earlier and (attempt is None or not attempt.ended):
             return False
-        del self._attempts[key]
+        self._attempts.pop(key, None)
+        self._earlier.pop(key, None)
+        self._ends.forget(key)
         self.sendable.forget(key)
         return True
+
+    def keep_end(self, attempt: NodeAttempt) -> None:
+        """An attempt has ended, which the server may hear from a later run of the agent only."""
+        if attempt is not self.trial:
+            self._ends.keep(attempt.status(time.monotonic()))
 
     @property
     def longest_grace_s(self) -> float:
@@ -88,7 +106,8 @@ class NodeAttempts:
     def statuses(self) -> tuple[AttemptStatus, ...]:
         """All, as the server accepts it."""
         now = time.monotonic()
-        return self.sendable(attempt.status(now) for attempt in self)
+        earlier = (kept.status_now() for kept in self._earlier.values())
+        return self.sendable(chain(earlier, (one.status(now) for one in self)))
 
     def running_ranks(self) -> dict[AttemptKey, tuple[Rank, ...]]:
         """The ranks here of those that run."""

@@ -130,6 +130,7 @@ class SpawnerEvents:
             case Gone():
                 self._forget_leaders(attempt.key)
                 attempt.record_exit(at_s)
+                self._attempts.keep_end(attempt)
                 self._progress.forget(attempt.key)
                 self._refuse_rank(attempt)
         self._changed()
@@ -245,6 +246,7 @@ class SpawnerEvents:
             if (attempt := self._attempts.get(key)) is not None:
                 ended = attempt.has_ended_in_time
                 attempt.record_exit(attempt.exits.ended_s if ended else time.monotonic())
+                self._attempts.keep_end(attempt)
         self._orphaned.clear()
         self._changed()
 
