@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from fairlead.cli import options as o
+from fairlead.cli import simulate_pollux
 from fairlead.errors import ConfigError, FairleadError, InputError, ResumeError, RunError
 from fairlead.simulator.simulation_input import PluginNames, SimulationInput
 
@@ -31,8 +32,9 @@ ProfileOption = Annotated[
     str,
     typer.Option(
         "--profile",
-        metavar="default|gavel|shockwave",
-        help="How shares become rounds: as Fairlead recommends, or as in Gavel's or Shockwave's release.",
+        metavar="default|gavel|shockwave|pollux",
+        help="How shares become rounds: as Fairlead recommends, or as in Gavel's or Shockwave's release; or "
+        "pollux: elastic jobs in the world of Pollux's release (docs/elastic.md).",
     ),
 ]
 
@@ -107,6 +109,17 @@ def simulate(
         raise ConfigError("give a policy: --policy NAME ('fairlead policies' lists them)")
     if config is not None:
         policy = _configured(policy, config)
+    if profile == simulate_pollux.PROFILE:
+        for option, value in {
+            "--expect-rounds": expect_rounds,
+            "--placement": placement,
+            "--admission": admission,
+            "--observer": observers,
+        }.items():
+            if value is not None:
+                raise ConfigError(f"{option}: --profile {profile} does not have it")
+        simulate_pollux.simulate_pollux(given, policy, out, json=json)
+        return
     from fairlead.simulator.plugins import find_plugins
 
     names = PluginNames(placement=placement, admission=admission, observers=tuple(observers or ()))
