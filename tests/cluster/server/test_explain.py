@@ -49,6 +49,7 @@ class State:
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy, self.halted, self.commit_error = "las", "", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
+        self.bound_devices: dict[int, tuple[tuple[str, int], ...]] = {}
         self.admission = SimpleNamespace(why_waits=lambda _: "", why_held=lambda _: "")
         self.solves = SimpleNamespace(state="ok", began_s=None, without_pairs="")
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
@@ -554,3 +555,15 @@ def test_a_job_that_its_agent_ends_is_not_said_to_be_starting() -> None:
         "ended."
     )
     assert "begun to train" not in told
+
+
+def test_a_program_that_is_parked_is_said_to_wait_for_its_own_devices() -> None:
+    state = State(a=1, b=1)
+    state.job(MINE)
+    state.start(OTHER, (0,), **TRAINS)
+    state.bound_devices[MINE] = (("a", 0), ("b", 0))
+    state.decide({MINE: 0.5, OTHER: 0.5})
+    told = state.told()
+    assert "It runs on devices 0 of a and 0 of b or not at all (1 of 2 held by others now)" in told
+    del state.bound_devices[MINE]
+    assert "or not at all" not in state.told()

@@ -85,7 +85,9 @@ def test_a_program_that_can_be_parked_loses_nothing_yet_by_a_drain(tmp_path: Pat
         job = _runs(cluster, node, unmanaged=True, park="stop", ran_s=50.0)
         cluster.until(lambda: cluster.job(job).steps >= 2)
         (told,) = cluster.service.drain(ADMIN, "a")
-        assert "steps are lost unless it is parked, and goes on on the same devices" in told
+        assert (
+            "steps are lost: it is parked if it can be, and starts again from zero unless" in told
+        )
         cluster.service.undrain(ADMIN, "a")
 
 

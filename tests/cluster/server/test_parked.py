@@ -18,7 +18,7 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
-from fairlead.cluster.server.lost_work import lost_by_pause
+from fairlead.cluster.server.lost_work import lost_by_drain, lost_by_pause
 from fairlead.cluster.server.parked import ParkedPrograms, ProgramDevices, parked_on, unpark_useless
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import DevicesBound
@@ -219,6 +219,39 @@ def test_who_pauses_a_parked_program_is_told_what_is_lost() -> None:
     cluster.report("a", parked())
     (told,) = lost_by_pause(cluster.state, cluster.row, {})
     assert told == f"job {JOB}: its 1,234 steps are lost: its program was parked, and is ended"
+
+
+def test_what_is_left_of_a_gang_is_ended() -> None:
+    cluster = _suspended()
+    programs = ParkedPrograms(cluster.state, cluster.parts.steps)
+    cluster.report("a", parked(3, 0))
+    cluster.report("b", parked(3, 1, first=1))
+    programs.poll()
+    assert cluster.unparked("a") == ()
+    cluster.report("b")
+    programs.poll()
+    assert cluster.unparked("a") == ((JOB, 3),)
+
+
+def test_who_drains_a_node_is_told_of_the_programs_that_are_parked_there() -> None:
+    cluster = _suspended()
+    cluster.row.steps = 40.0
+    cluster.report("a", parked())
+    (told,) = lost_by_drain(cluster.state, "a", {})
+    assert told.startswith(f"job {JOB}: its 40 steps are lost: its program was parked, and starts")
+    assert lost_by_drain(cluster.state, "b", {}) == []
+
+
+def test_after_a_restart_of_the_server_an_attempt_is_still_said_to_go_on_where_it_did() -> None:
+    cluster = _suspended()
+    cluster.report("a", parked())
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0,)}, "v100", 100.0)
+    told = AttemptStatus(job=JOB, attempt=4, state="running", ran_s=1.0, resumed=True)
+    for resumes in (3, 0):  # which a new server does not know
+        attempt.resumes = resumes
+        attempt.statuses["a"] = told
+        cluster.parts.intake.begin_unmanaged(attempt)
+        assert cluster.row.origin == "resumed where attempt 3 was parked"
 
 
 class _Bound:

@@ -101,6 +101,10 @@ class ViewCache:
             last_seen_s=now - seen if seen else view.last_seen_s,
             state_since_s=None if since_s is None else since_s + now - shown.at,
             age_s=self.status_age_s,
+            parked=tuple(
+                msgspec.structs.replace(one, age_s=one.age_s + now - shown.at)
+                for one in view.parked
+            ),
         )
         if view.age_s is not None and view.state == "up" and seen:
             view = self._as_suspect(view, now - seen)

@@ -74,8 +74,7 @@ class Admission:
         if not any(free.values()):
             return False
         fitting: dict[JobType, bool] = {}
-        core = self._state.scheduler
-        bound = {} if core is None else core.data.bound_jobs.devices
+        bound = self._state.bound_devices
         for row in self._state.registry.jobs.values():
             if not self._wants_devices(row):
                 continue

@@ -1,7 +1,7 @@
 """The state of a live cluster: the one record that all parts of the driver's process read and change."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from fairlead.cluster.front.metrics import Counters
@@ -17,6 +17,7 @@ from fairlead.cluster.store.store import Store, Transaction
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.events import Event, NodeLost, NodeRecovered
+from fairlead.scheduler.core.bound_jobs import DevicePositions
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.round_length import shortest_round_s
 from fairlead.scheduler.setup import Setup
@@ -89,6 +90,11 @@ class ClusterState:
         """The nodes as the core knows them. There must be a core."""
         assert self.setup is not None
         return self.setup.cluster
+
+    @property
+    def bound_devices(self) -> Mapping[int, DevicePositions]:
+        """Job -> devices on which it runs or not at all, as the core has been told."""
+        return {} if self.scheduler is None else self.scheduler.data.bound_jobs.devices
 
     def now_s(self) -> float:
         """The cluster's time."""

@@ -52,8 +52,25 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
         )
         yield f"Not to be had: {parts}."
     yield _next_decision(reader, job, found)
-    if not lacking and not found.has_room(job.scale_factor) and "training" in found.allocated:
+    if own := _own_devices(source, job):
+        yield own
+    elif not lacking and not found.has_room(job.scale_factor) and "training" in found.allocated:
         yield why_not_preempted(source.state, job.id)
+
+
+def _own_devices(source: ExplanationSource, job: JobView) -> str:
+    """A sentence on the devices on which a program that is parked as it is runs or not at all; "" for others.
+    Who holds them is not said: they may be another tenant's."""
+    devices = source.state.bound_devices.get(job.id, ())
+    if not devices:
+        return ""
+    held = sum(bool(_by_device(source, node).get(index)) for node, index in devices)
+    names = enumerate_parts([f"{index} of {node}" for node, index in devices])
+    now = f"{held} of {len(devices)} held by others now" if held else "free now"
+    return (
+        f"It runs on device{'s' * (len(devices) > 1)} {names} or not at all ({now}): others leave them once "
+        "it is owed what a start of theirs costs."
+    )
 
 
 def _parked(source: ExplanationSource, job: JobView) -> str:

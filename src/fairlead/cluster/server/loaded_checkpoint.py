@@ -30,6 +30,8 @@ def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
 def describe_resumed_program(attempt: Attempt) -> str:
     """Return where an attempt goes on whose program was stopped as it was, as a sentence without its
     subject."""
+    if attempt.record.origin.startswith(RESUMED):  # known from before a restart of the server
+        return attempt.record.origin
     return f"{RESUMED} where attempt {attempt.resumes} was parked"
 
 

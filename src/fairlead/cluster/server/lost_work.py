@@ -13,6 +13,9 @@ from fairlead.cluster.store.failures import storage_error
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.duration_text import duration
 
+_UNLESS_UNDRAINED = (
+    "and starts again from zero unless the node is undrained before it can run elsewhere"
+)
 RECENT_S = 600.0  # for which a save that failed says something of the storage of others
 
 
@@ -36,11 +39,25 @@ def lost_by_pause(state: ClusterState, row: JobRow, waits: Mapping[str, str]) ->
     it has done is in its memory alone."""
     if live := state.registry.live.get(row.id):
         return lost_work(state, live, waits)
+    return _lost_parked(state, row, "its program was parked, and is ended")
+
+
+def lost_by_drain(state: ClusterState, node: str, waits: Mapping[str, str]) -> list[str]:
+    """Like ``lost_work``, for a node that is to be drained, with the programs that are parked there."""
+    lost = lost_work(state, state.registry.on_node.get(node, {}).values(), waits, parks=True)
+    rows = [state.registry.jobs.get(job) for job, _ in sorted(state.fleet.parked(node))]
+    for row in rows:
+        if row is not None and not state.registry.live.get(row.id):
+            lost += _lost_parked(state, row, f"its program was parked, {_UNLESS_UNDRAINED}")
+    return lost
+
+
+def _lost_parked(state: ClusterState, row: JobRow, why: str) -> list[str]:
     parked = any((row.id, row.saved_by) in state.fleet.parked(name) for name in state.fleet.nodes)
     steps = round(row.steps)
     if not row.spec.is_suspended or not row.starts_over or not parked or steps < 1:
         return []
-    return [f"job {row.id}: its {_counted(steps)} are lost: its program was parked, and is ended"]
+    return [f"job {row.id}: its {_counted(steps)} are lost: {why}"]
 
 
 def why_not_saved(attempt: Attempt) -> str:
@@ -98,7 +115,7 @@ def _lost_by(
         return ""
     lost = _counted(steps)
     if attempt.row.spec.is_suspended and parks:
-        return f"its {lost} are lost unless it is parked, and goes on on the same devices: {why}"
+        return f"its {lost} are lost: it is parked if it can be, {_UNLESS_UNDRAINED}"
     if attempt.row.starts_over:
         return f"its {lost} are lost: {why}"
     return f"its last {lost}, since step {kept:,.0f}, are lost unless it can save now: {why}"

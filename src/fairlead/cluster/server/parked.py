@@ -136,6 +136,7 @@ class ParkedPrograms:
             return  # it goes on, or its next attempt says what it begins with
         row.reached_step = max(row.reached_step, row.steps)  # the next attempt counts them as lost
         row.origin = ""
+        row.saved_by = 0  # what is left of it, of a gang, does not go on either
         self._steps.correct(row, 0.0)
 
 

@@ -40,7 +40,7 @@ from fairlead.cluster.server.asked_nodes import with_nodes_asked_for
 from fairlead.cluster.server.durable_answers import DurableAnswers
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.held_jobs import is_held_at_first
-from fairlead.cluster.server.lost_work import lost_by_pause, lost_work
+from fairlead.cluster.server.lost_work import lost_by_drain, lost_by_pause
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.retention import Retention
@@ -392,8 +392,7 @@ class Service:
         def run() -> list[str]:
             state = self.engine.state
             waits = self.engine.parts.jobs.retries.storage.reasons()
-            there = state.registry.on_node.get(node, {}).values()
-            lost = lost_work(state, there, waits, parks=True)
+            lost = lost_by_drain(state, node, waits)
             self.engine.parts.nodes.service.drain(node, True)
             return lost
 

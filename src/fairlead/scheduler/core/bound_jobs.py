@@ -22,7 +22,8 @@ DevicePositions: TypeAlias = tuple[tuple[str, int], ...]  # of each: node, index
 class BoundGroup(NamedTuple):
     """Where a job group of one bound job runs."""
 
-    slot: int
+    slot: int  # as planners see it: they reckon with what jobs do on few servers
+    slot_there: int  # of the devices: scattered where they are
     devices: Ints  # ascending
 
 
@@ -68,19 +69,19 @@ class BoundJobs:
             row = int(solo[ledger.row(JobId(job))])
             types = set(topology.device_type[devices].tolist())
             if len(types) == 1 and len(devices) == ledger.groups.scale[row]:
-                found[row] = BoundGroup(_slot_of(devices, topology), devices)
+                found[row] = BoundGroup(*_slots_of(devices, topology), devices)
         return found
 
 
-def _slot_of(devices: Ints, topology: Topology) -> int:
-    """The slot type of a job group on these devices of one type."""
+def _slots_of(devices: Ints, topology: Topology) -> tuple[int, int]:
+    """The slot type of job groups on few servers with devices of this type, and that of these devices."""
     accelerator = topology.device_type[devices[0]]
     slots = np.flatnonzero(topology.accelerator_of_slot == accelerator)
+    together = int(slots[~topology.scattered[slots]][0])
+    other = int(topology.other_locality[together])
     servers = len(np.unique(topology.device_node[devices]))
-    if topology.other_locality[slots[0]] < 0:
-        return int(slots[0])
     is_scattered = servers > topology.fewest_servers[accelerator, len(devices)]
-    return int(slots[topology.scattered[slots] == is_scattered][0])
+    return together, other if is_scattered and other >= 0 else together
 
 
 def as_seen_by_planners(snapshot: Snapshot, bound: BoundGroups) -> Snapshot:
@@ -90,13 +91,17 @@ def as_seen_by_planners(snapshot: Snapshot, bound: BoundGroups) -> Snapshot:
         return snapshot
     rows = list(bound)
     job = snapshot.group_members[rows, 0]
-    slot = np.array([bound[row].slot for row in rows], np.int64)
+    slots = np.array([(one.slot, one.slot_there) for one in bound.values()], np.int64).T
     known, classes = snapshot.job_type_rate, snapshot.job_class
-    (old_type, on), type_of = np.unique([snapshot.job_type[job], slot], axis=1, return_inverse=True)
-    _, class_of = np.unique([classes[job], slot], axis=1, return_inverse=True)
+    types, type_of = np.unique([snapshot.job_type[job], *slots], axis=1, return_inverse=True)
+    _, class_of = np.unique([classes[job], *slots], axis=1, return_inverse=True)
+    old_type, on, there = types
     believed = known if snapshot.believed_rate is None else snapshot.believed_rate
+    new, rates = np.arange(len(on)), believed[old_type, there]
     more = np.zeros((len(on), known.shape[1]))
-    more[np.arange(len(on)), on] = believed[old_type, on]
+    more[new, on] = rates
+    more_believed = more.copy()
+    more_believed[new, there] = rates
     job_type, job_class = snapshot.job_type.copy(), classes.copy()
     job_type[job] = len(known) + type_of.ravel()
     job_class[job] = classes.max() + 1 + class_of.ravel()
@@ -109,7 +114,7 @@ def as_seen_by_planners(snapshot: Snapshot, bound: BoundGroups) -> Snapshot:
         job_type=job_type,
         job_class=job_class,
         job_type_rate=np.concatenate([known, more]),
-        believed_rate=np.concatenate([believed, more]),
+        believed_rate=np.concatenate([believed, more_believed]),
         colocated_rate=_without_pairs_of(snapshot.colocated_rate, len(on)),
     )
 
@@ -127,7 +132,7 @@ def gather_accounts(ledger: Ledger, bound: BoundGroups) -> None:
     """What bound job groups are due and have received on any slot type counts on their own: they can get it
     nowhere else."""
     groups = ledger.groups
-    for row, (slot, _) in bound.items():
+    for row, (slot, _, _) in bound.items():
         elsewhere = groups.received_s[row].copy()
         elsewhere[slot] = 0.0
         ledger.allocated_s -= elsewhere
@@ -138,10 +143,21 @@ def gather_accounts(ledger: Ledger, bound: BoundGroups) -> None:
             account[row, slot] = total
 
 
-def find_blocked(plan: RoundPlan, bound: BoundGroups, topology: Topology, held: Ints) -> set[int]:
-    """The bound job groups of a plan that cannot have their devices: these do not work, or are to be left
-    to others that stay there, or to bound ones that were chosen before. held: (devices,) those of others."""
-    taken, found = set(held.tolist()), set[int]()
+def find_blocked(
+    plan: RoundPlan,
+    bound: BoundGroups,
+    topology: Topology,
+    *,
+    move_cost: Mapping[int, float],
+    limit: Mapping[int, float],
+) -> set[int]:
+    """The bound job groups of a plan that cannot have their devices: these do not work, are to be left to
+    bound ones that were chosen before, or to others for which a move would cost too much.
+
+    move_cost: device -> what a move costs the other job group that holds it and stays on its type. limit: row
+    of a bound job group -> up to which cost others make room for it.
+    """
+    taken, found = set[int](), set[int]()
     accelerator = topology.accelerator_of_slot
     for row, slot in zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True):
         if row not in bound:
@@ -149,11 +165,25 @@ def find_blocked(plan: RoundPlan, bound: BoundGroups, topology: Topology, held: 
         one = bound[row]
         mine = set(one.devices.tolist())
         is_there = accelerator[slot] == accelerator[one.slot] and topology.usable[one.devices].all()
-        if is_there and mine.isdisjoint(taken):
+        fits = all(move_cost.get(device, 0.0) <= limit[row] for device in mine)
+        if is_there and fits and mine.isdisjoint(taken):
             taken |= mine
         else:
             found.add(row)
     return found
+
+
+def on_own_nodes(plan: RoundPlan, bound: BoundGroups, scale: Ints, device_node: Ints) -> RoundPlan:
+    """Return a plan that names nodes with those of their own devices for bound job groups. scale: (groups,)
+    devices."""
+    if plan.nodes is None:
+        return plan
+    nodes = plan.nodes.copy()
+    offsets = np.concatenate([[0], np.cumsum(scale[plan.job_group])])
+    for i, row in enumerate(plan.job_group.tolist()):
+        if row in bound:
+            nodes[offsets[i] : offsets[i + 1]] = device_node[bound[row].devices]
+    return RoundPlan(plan.job_group, plan.slot, plan.wake_s, nodes)
 
 
 def without_groups(plan: RoundPlan, rows: Collection[int], scale: Ints) -> RoundPlan:
@@ -192,7 +222,7 @@ def as_if_held(
     return (
         PreviousRound(
             np.append(np.where(np.isin(group, leaves), -1, group), starting),
-            np.append(slot, [coming[row].slot for row in starting]),
+            np.append(slot, [coming[row].slot_there for row in starting]),
             np.append(offsets, offsets[-1] + np.cumsum(sizes)),
             np.append(devices, given),
         ),

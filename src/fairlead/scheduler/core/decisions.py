@@ -13,6 +13,7 @@ from fairlead.scheduler.core.bound_jobs import (
     BoundGroups,
     as_seen_by_planners,
     gather_accounts,
+    on_own_nodes,
     without_groups,
 )
 from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
@@ -90,10 +91,15 @@ def _plan(s: SchedulerData, time_s: float, bound: BoundGroups) -> RoundPlan:
         plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
         return plan
     gather_accounts(s.ledger, bound)
+    elapsed_s = None
+    if isinstance(planning.planner, SharesPlanner):
+        settled_s = planning.planner.settled_s(planning.state)
+        elapsed_s = time_s - settled_s + s.options.settings.round_s
     snapshot, held = as_seen_by_planners(take_snapshot(s, time_s), bound), set[int]()
     for tries_left in reversed(range(_MAX_PLANS)):
         plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
-        blocked = s.running.find_blocked(plan, bound)
+        plan = on_own_nodes(plan, bound, s.ledger.groups.scale, s.cluster.device_node)
+        blocked = s.running.find_blocked(plan, bound, elapsed_s)
         held |= blocked
         snapshot.rate[list(blocked)] = 0.0  # its own copy
         if not blocked:

@@ -145,19 +145,32 @@ class ActiveRound:
             group[there] = row[group[there]]  # of an empty ledger all are -1, and ``row`` has none
             self.job_group = group
 
-    def find_blocked(self, plan: RoundPlan, bound: BoundGroups) -> set[int]:
-        """The bound job groups of a plan that cannot have their devices. Others make room for them if a start
-        costs them no more than a round."""
-        running, jobs = self._still_running(), self.ledger.jobs
+    def find_blocked(
+        self, plan: RoundPlan, bound: BoundGroups, elapsed_s: float | None
+    ) -> set[int]:
+        """The bound job groups of a plan that cannot have their devices. Others make room if a bound group
+        is owed as much as it would have to be to preempt them, ``preemption_hysteresis`` times what their
+        start costs. elapsed_s: from the last settling of accounts to the end of the round that is planned;
+        None = the planner keeps no accounts: they do for what a round lasts."""
+        running, jobs, groups = self._still_running(), self.ledger.jobs, self.ledger.groups
+        hysteresis, round_s = self.settings.preemption_hysteresis, self.settings.round_s
         slot = dict(zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True))
-        held, of_slot = [np.zeros(0, np.int64)], self.topology.accelerator_of_slot
+        move_cost, of_slot = dict[int, float](), self.topology.accelerator_of_slot
         for k, row in enumerate(running.group.tolist()):
             if row not in slot or row in bound or of_slot[slot[row]] != of_slot[running.slot[k]]:
                 continue
-            members = self.ledger.groups.members[row]
-            if jobs.restart_s[members[members >= 0]].max() > self.settings.round_s:
-                held.append(running.devices[running.offsets[k] : running.offsets[k + 1]])
-        return find_blocked(plan, bound, self.topology, np.concatenate(held))
+            members = groups.members[row]
+            restart_s = float(jobs.restart_s[members[members >= 0]].max())
+            cost = restart_s if elapsed_s is None else hysteresis * restart_s
+            for device in running.devices[running.offsets[k] : running.offsets[k + 1]].tolist():
+                move_cost[device] = cost
+        limit = dict.fromkeys(bound, round_s)
+        if elapsed_s is not None:
+            for row, (at, _, _) in bound.items():
+                owed_s = groups.deficit_s[row, at] + groups.share[row, at] * elapsed_s
+                owed_s -= groups.received_s[row, at]
+                limit[row] = max(float(owed_s), 0.0) * float(groups.scale[row])
+        return find_blocked(plan, bound, self.topology, move_cost=move_cost, limit=limit)
 
     def place(
         self,
