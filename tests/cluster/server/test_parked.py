@@ -308,6 +308,21 @@ def test_a_program_that_runs_is_bound_if_it_can_be_parked(goes_on: bool) -> None
     assert bound.told() == ([()] if goes_on else [])
 
 
+def test_a_program_is_bound_to_where_it_is_parked_while_its_node_is_silent_for_a_moment() -> None:
+    cluster = Cluster()
+    bound = _Bound(cluster)
+    cluster.row.steps = 40.0
+    cluster.report("a", parked(3, 0, 1))
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0, 1)}, "v100", 100.0)
+    assert bound.told() == [(("a", 0), ("a", 1))]
+    assert attempt.resumes == 3
+    attempt.lost = True  # its node said nothing, and it was withdrawn before it went on
+    assert bound.told() == [], "it is still bound"
+    assert attempt.resumable_steps() == 40, "nothing is lost"
+    cluster.report("a")
+    assert bound.told() == [()], "it went on, and is lost with that"
+
+
 def test_other_jobs_are_bound_to_nothing() -> None:
     cluster = Cluster()
     bound = _Bound(cluster)

@@ -217,10 +217,17 @@ class Attempt:
         whole = len(told) == len(self.nodes) and all(one.released for one in told)
         return self.row.spec.is_suspended and whole
 
+    @property
+    def _has_gone_on(self) -> bool:
+        """Whether a rank that was parked may have gone on as one of this attempt."""
+        return any(one.state != "starting" for one in self.statuses.values())
+
     def resumable_steps(self) -> float:
         """Steps that the next attempt can go on from, as far as is known."""
         if self.is_suspended:
             return self.progress()
+        if self.row.spec.is_suspended and self.resumes and not self._has_gone_on:
+            return self.from_step
         if self.row.spec.unmanaged and not self.row.tells_saved:
             return 0.0 if self.row.starts_over else self.progress()
         known = [h.saved_step for h in self.statuses.values()] + [self.row.saved_step]

@@ -83,13 +83,11 @@ class ProgramDevices:
         if row is None or not row.open or not row.spec.is_suspended:
             return ()
         newest = self._state.registry.newest(job)
-        if newest is None:
+        if newest is not None and newest.ordered and self._will_go_on(newest):
+            ranks = newest.nodes
+        else:  # also where an attempt was withdrawn before it went on: its node was silent for a moment
             parked = parked_on(self._state.fleet, job).items()
             ranks = {name: one.ranks for name, one in parked if one.attempt == row.saved_by}
-        elif newest.ordered and self._will_go_on(newest):
-            ranks = newest.nodes
-        else:
-            ranks = {}
         devices = tuple((name, d) for name in ranks for rank in ranks[name] for d in rank.devices)
         stays = len(devices) == row.spec.scale_factor and not any(map(self._is_left, ranks))
         return devices if stays else ()
