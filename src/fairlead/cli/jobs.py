@@ -12,7 +12,7 @@ import typer
 
 from fairlead.cli.job_history import attempt_history
 from fairlead.cli.server_options import (
-    Done,
+    ActionResult,
     JobArgument,
     JobsArgument,
     JsonOption,
@@ -172,15 +172,15 @@ def cancel(
     raise_first(refused)
 
 
-def _cancel(client: Client, kind: str, number: int) -> Done:
+def _cancel(client: Client, kind: str, number: int) -> ActionResult:
     if kind == "array":
         ended = client.cancel_array(number)
-        return Done(f"array {number} cancelled: {len(ended):,} jobs")
+        return ActionResult(f"array {number} cancelled: {len(ended):,} jobs")
     if kind == "search":
         client.stop_search(number)
-        return Done(f"search {number} stopped")
+        return ActionResult(f"search {number} stopped")
     client.cancel(number)
-    return Done(f"job {number} cancelled")
+    return ActionResult(f"job {number} cancelled")
 
 
 @asks_server

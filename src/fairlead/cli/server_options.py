@@ -77,20 +77,20 @@ def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], do
     """Call ``act`` for each name, several at once, and raise the first refusal at the end. act: returns
     sentences on what is lost by it."""
 
-    def said(name: T) -> Done:
-        return Done(f"{kind} {name} {done}", act(name) or ())
+    def said(name: T) -> ActionResult:
+        return ActionResult(f"{kind} {name} {done}", act(name) or ())
 
     raise_first(try_each(names, said))
 
 
-class Done(NamedTuple):
+class ActionResult(NamedTuple):
     """What is printed of something that was done."""
 
     line: str
     lost: Sequence[str] = ()  # sentences on what is lost by it
 
 
-def try_each(names: Iterable[T], act: Callable[[T], Done]) -> list[InputError]:
+def try_each(names: Iterable[T], act: Callable[[T], ActionResult]) -> list[InputError]:
     """Call ``act`` for each name, several at once, and print what was done. Returns the refusals."""
     refused: list[InputError] = []
     distinct = list(dict.fromkeys(names))
