@@ -241,6 +241,31 @@ def test_an_array_is_submitted_listed_and_cancelled(capsys: pytest.CaptureFixtur
     assert f"array {ids[1]}: there is none" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_what_can_be_cancelled_is_whatever_else_is_refused(
+    last: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = submitted(capsys, "job.toml")
+    assert call("cancel", str(ended)) == 0
+    array, search = submitted_array(capsys), 999_999
+    capsys.readouterr()
+    named = [str(ended), f"search:{search}", f"array:{array}"]
+    assert call("cancel", *(named[::-1] if last else named)) == 2
+    caught = capsys.readouterr()
+    assert caught.out == f"array {array} cancelled: 2 jobs\n"
+    first, second = sorted(caught.err.splitlines())
+    assert first.startswith(f"fairlead: job {ended}")
+    assert "has ended already" in first
+    assert second.startswith(f"fairlead: search {search}")
+
+
+def submitted_array(capsys: pytest.CaptureFixture[str]) -> int:
+    capsys.readouterr()
+    assert call("submit", "job.toml", "--array", "0-1", "--json") == 0
+    ids: list[int] = json.loads(capsys.readouterr().out)["ids"]
+    return ids[0]
+
+
 def test_jobs_are_listed_page_by_page(
     cluster: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

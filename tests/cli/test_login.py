@@ -1,5 +1,6 @@
 """The server of a person is written down once, and found by every command."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,12 +59,27 @@ def test_after_a_login_commands_need_no_options(
     assert known.err == ""
     token.write_text(ann)
     assert call(f"login --token-file {token}") == 0, "the same server"
-    assert "logged in as user ann of tenant apes" in capsys.readouterr().out
+    assert "logged in as user ann of tenant apes; kept" in capsys.readouterr().out
     assert call("user list") == 2
     assert "only an admin may do this" in capsys.readouterr().err
     assert call("logout") == 0
     assert not kept.exists()
     assert call("logout") == 0
+
+
+def test_a_login_says_how_long_the_token_is_good(
+    cluster: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_TOKEN", cluster.admin_token)
+    assert call(f"user add guest --tenant apes --expires 90 --server {cluster.url}") == 0
+    token = tmp_path / "token"
+    token.write_text(capsys.readouterr().out.split()[-1])
+    assert call(f"login {cluster.url} --token-file {token}") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"user guest of tenant apes until \d{4}-\d\d-\d\d \d\d:\d\d; kept in", said)
 
 
 def test_a_token_that_is_not_good_is_not_kept(

@@ -61,3 +61,46 @@ def test_tenants_have_users_of_their_own(folder: Path) -> None:
         "jobs run as root, this agent's own user: they can read its tokens, and each other's files "
         "(--run-as)" in said
     )
+
+
+def test_a_job_waits_where_its_own_folder_is_anothers_and_goes_on_where_it_may(
+    folder: Path,
+) -> None:
+    own = folder / "own"
+    with running(folder) as cluster, cluster.client() as client:
+        cluster.add_agent("open", "v100=1")
+        until(lambda: len(client.nodes()) == 1, TIMEOUT_S, "the first node")
+        spec = JobSpec(
+            command=("sleep", "600"),
+            total_steps=600,
+            unmanaged=True,
+            cwd="/",
+            checkpoint_dir=str(own),
+            grace_s=1.0,
+            max_retries=0,
+        )
+        (job,) = client.submit([spec])
+        until(lambda: client.job(job).state == "running", TIMEOUT_S, "that it runs")
+        for name in ("apart", "away"):
+            cluster.add_agent(name, "v100=1", "--run-as", "daemon")
+        until(lambda: len(client.nodes()) == 3, TIMEOUT_S, "the nodes of others")
+        client.drain("open")
+
+        def has_tried_both() -> bool:
+            return {"apart", "away"} <= {one.node for one in client.attempts(job)}
+
+        until(has_tried_both, TIMEOUT_S, "a try on each of them")
+        why = (
+            f"checkpoint directory '{own}': belongs to the OS user 0, and this node runs the job as"
+        )
+        until(lambda: why in client.explain(job).facts[0], TIMEOUT_S, "why it waits")
+        assert client.job(job).failures == 0
+        assert {node.state for node in client.nodes() if node.name != "open"} == {"up"}
+        client.undrain("open")
+
+        def runs_again() -> bool:
+            newest = client.attempts(job)[-1]
+            return (newest.node, client.job(job).state) == ("open", "running")
+
+        until(runs_again, TIMEOUT_S, "that it goes on")
+        client.cancel(job)

@@ -16,6 +16,7 @@ from fairlead.cli.server_options import (
 from fairlead.cli.terminal_views import (
     comparison_screen,
     console,
+    local_time,
     node_table,
     print_json,
     show,
@@ -263,7 +264,7 @@ def users(client: Client, json: JsonOption = False) -> None:
 
 def _expiry(time_s: float | None) -> str:
     """When a token is refused, in local time; a dash = never."""
-    return DASH if time_s is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
+    return DASH if time_s is None else local_time(time_s)
 
 
 def _job(file: str) -> JobSpec:

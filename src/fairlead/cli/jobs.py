@@ -5,17 +5,21 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
 
 from fairlead.cli.job_history import attempt_history
 from fairlead.cli.server_options import (
+    ActionResult,
     JobArgument,
     JobsArgument,
     JsonOption,
     asks_server,
     each,
+    raise_first,
+    try_each,
 )
 from fairlead.cli.terminal_text import TerminalFilter
 from fairlead.cli.terminal_views import (
@@ -28,10 +32,11 @@ from fairlead.cli.terminal_views import (
 )
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES
-from fairlead.errors import ConfigError, UnreachableError
+from fairlead.errors import ConfigError, InputError, UnreachableError
 
 LIMIT = 100  # jobs shown at once
 FOLLOW_POLL_S = 0.5  # between two looks at a log
+KINDS = ("job", "array", "search")
 STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED_STATES)
 
 
@@ -136,7 +141,7 @@ class JobName(NamedTuple):
     """A job, all tasks of an array, or a search, as a command's argument names it."""
 
     id: int
-    kind: str  # job, array or search
+    kind: str  # one of KINDS
 
 
 def _job_name(text: str) -> JobName:
@@ -160,15 +165,22 @@ def cancel(
     ],
 ) -> None:
     """End jobs for good."""
-    ids = [job.id for job in jobs if job.kind == "job"]
-    if ids:
-        each("job", ids, client.cancel, "cancelled")
-    for array in dict.fromkeys(job.id for job in jobs if job.kind == "array"):
-        ended = client.cancel_array(array)
-        print(f"array {array} cancelled: {len(ended):,} jobs", flush=True)
-    for search in dict.fromkeys(job.id for job in jobs if job.kind == "search"):
-        client.stop_search(search)
-        print(f"search {search} stopped", flush=True)
+    refused: list[InputError] = []
+    for kind in KINDS:  # jobs first: an array may have some of them
+        named = [job.id for job in jobs if job.kind == kind]
+        refused += try_each(named, partial(_cancel, client, kind))
+    raise_first(refused)
+
+
+def _cancel(client: Client, kind: str, number: int) -> ActionResult:
+    if kind == "array":
+        ended = client.cancel_array(number)
+        return ActionResult(f"array {number} cancelled: {len(ended):,} jobs")
+    if kind == "search":
+        client.stop_search(number)
+        return ActionResult(f"search {number} stopped")
+    client.cancel(number)
+    return ActionResult(f"job {number} cancelled")
 
 
 @asks_server

@@ -15,6 +15,7 @@ from fairlead.cli.client_config import (
     write_config,
 )
 from fairlead.cli.server_options import CaOption
+from fairlead.cli.terminal_views import local_time
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.http_client import Client
 
@@ -50,7 +51,8 @@ def login(
         me = client.me()
     path = write_config(ClientConfig(found.url, given, found.ca or ""))
     tenant = f" of tenant {me.tenant}" if me.tenant else ""
-    print(f"{found.url}: logged in as {me.role} {me.user}{tenant}; kept in {path}")
+    until = "" if me.expires_s is None else f" until {local_time(me.expires_s)}"
+    print(f"{found.url}: logged in as {me.role} {me.user}{tenant}{until}; kept in {path}")
 
 
 def logout() -> None:

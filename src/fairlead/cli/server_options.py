@@ -3,10 +3,10 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -15,7 +15,7 @@ from fairlead.cli.option_records import set_parameters
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.http_client import DEFAULT_URL, Client
 from fairlead.cluster.protocol.plausible import one_line
-from fairlead.errors import FairleadError, InputError
+from fairlead.errors import InputError
 
 T = TypeVar("T")
 _AT_ONCE = 16  # calls: each waits until it is durable
@@ -76,23 +76,43 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
 def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], done: str) -> None:
     """Call ``act`` for each name, several at once, and raise the first refusal at the end. act: returns
     sentences on what is lost by it."""
-    refused: list[FairleadError] = []
+
+    def said(name: T) -> ActionResult:
+        return ActionResult(f"{kind} {name} {done}", act(name) or ())
+
+    raise_first(try_each(names, said))
+
+
+class ActionResult(NamedTuple):
+    """What is printed of something that was done."""
+
+    line: str
+    lost: Sequence[str] = ()  # sentences on what is lost by it
+
+
+def try_each(names: Iterable[T], act: Callable[[T], ActionResult]) -> list[InputError]:
+    """Call ``act`` for each name, several at once, and print what was done. Returns the refusals."""
+    refused: list[InputError] = []
     distinct = list(dict.fromkeys(names))
     with ThreadPoolExecutor(min(_AT_ONCE, len(distinct) or 1)) as threads:
-        first = [(name, threads.submit(act, name)) for name in distinct[:1]]
-        wait(answer for _, answer in first)  # it opens the connection that all use
-        for name, answer in [*first, *((name, threads.submit(act, name)) for name in distinct[1:])]:
+        first = [threads.submit(act, name) for name in distinct[:1]]
+        wait(first)  # it opens the connection that all use
+        for answer in [*first, *(threads.submit(act, name) for name in distinct[1:])]:
             try:
-                lost = answer.result()
-                print(f"{kind} {name} {done}", flush=True)
-                warn(lost or ())
+                done = answer.result()
+                print(done.line, flush=True)
+                warn(done.lost)
             except InputError as problem:
                 refused.append(problem)
             except BaseException:  # the server is away: what has not been asked is not
                 threads.shutdown(cancel_futures=True)
                 raise
-    for further in refused[1:]:
-        print(f"fairlead: {one_line(str(further))}", file=sys.stderr)
+    return refused
+
+
+def raise_first(refused: Sequence[InputError]) -> None:
+    """Raise the first refusal, if there is one, after the others are printed."""
+    warn(str(further) for further in refused[1:])
     if refused:
         raise refused[0]
 

@@ -1,5 +1,6 @@
 """Tables and sentences about the live cluster for the terminal."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -37,6 +38,11 @@ def console() -> Console:
     if made.is_terminal:
         return made
     return HarmlessConsole(highlight=False, markup=False, emoji=False, width=WIDTH_WITHOUT_TERMINAL)
+
+
+def local_time(time_s: float) -> str:
+    """A time, in seconds since 1970, to the minute, where this machine is."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
 
 def show(*parts: RenderableType) -> None:

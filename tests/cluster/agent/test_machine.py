@@ -108,7 +108,22 @@ def test_a_directory_that_others_can_write_to_is_refused(
     open_to_all.mkdir(mode=0o777)
     open_to_all.chmod(0o777)
     monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(open_to_all))
-    with pytest.raises(ConfigError, match="must be a directory that belongs to this user alone"):
+    why = "must be a directory that belongs to this user alone"
+    with pytest.raises(ConfigError, match=rf"{why}: its mode is 777 \(chmod 700 {open_to_all}\)$"):
+        run_directory()
+    open_to_all.chmod(0o755)
+    with pytest.raises(ConfigError, match="its mode is 755 "):
+        run_directory()
+    open_to_all.chmod(0o700)
+    assert run_directory() == open_to_all
+    monkeypatch.setattr(os, "getuid", lambda: 4711)  # of another user than its owner
+    owner = open_to_all.stat().st_uid
+    with pytest.raises(ConfigError, match=f"{why}: it is user {owner}'s, and this is user 4711$"):
+        run_directory()
+    link = tmp_path / "link"
+    link.symlink_to(open_to_all)
+    monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(link))
+    with pytest.raises(ConfigError, match=f"{why}: it is none$"):
         run_directory()
 
 

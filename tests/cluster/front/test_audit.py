@@ -90,6 +90,23 @@ def test_what_is_changed_is_written_with_who_when_and_from_where(front: Served, 
     assert front.admin not in text
 
 
+def test_an_array_that_is_cancelled_is_written_and_so_is_a_strangers_try(
+    front: Served, ann: str
+) -> None:
+    array = msgspec.structs.replace(SPEC, array="0-2")
+    with front.client(ann) as client, front.client() as admin:
+        (first, *_) = client.submit([array])
+        stranger = admin.add_user("eve", "eels", "user")
+        began = time.time()
+        client.cancel_array(first)
+    assert ask(front, "POST", f"/v1/arrays/{first}/cancel", stranger).status_code == 404
+    found = entries(front, since=began)
+    assert [(one.user, one.action, one.object, one.outcome, one.status) for one in found] == [
+        ("ann", "cancel_array", f"array {first}", "accepted", 200),
+        ("eve", "cancel_array", f"array {first}", "refused", 404),
+    ]
+
+
 def test_what_only_asks_is_not_written(front: Served, ann: str) -> None:
     began = time.time()
     with front.client(ann) as client:

@@ -121,6 +121,21 @@ def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(front: Served
             admin.remove_user("zoe")
 
 
+def test_a_user_is_told_when_their_token_ends(front: Served, ann: str) -> None:
+    with front.client() as admin:
+        assert admin.me().expires_s is None
+        before = time.time()
+        lent = admin.add_user("guest", "apes", "user", lasts_s=3600.0)
+        after = time.time()
+        (listed,) = [one for one in admin.users() if one.user == "guest"]
+    with front.client(lent) as guest, front.client(ann) as client:
+        assert client.me().expires_s is None
+        told = guest.me()
+    assert told == listed
+    assert told.expires_s is not None
+    assert before + 3600.0 <= told.expires_s <= after + 3600.0
+
+
 def test_first_users_keep_their_roles_and_no_tenant_is_called_as_all_others_are(
     front: Served, ann: str
 ) -> None:
@@ -188,6 +203,9 @@ def test_the_same_key_submits_once(front: Served, ann: str) -> None:
         (b'{"command":["a"],"total_steps":1,"cwd":"../x"}', "must be an absolute path"),
         (b'{"command":["a"],"total_steps":1,"cwd":"/a/../x"}', "'..'"),
         (b'{"command":["a"],"total_steps":1,"x":1}', "x: unknown field"),
+        (b'{"command":["a"],"total_steps":1,"total_steps":2}', "body: total_steps: is given twice"),
+        (b'[{"command":["a"],"total_steps":1,"env":{"A":"1","A":"2"}}]', "body: A: is given twice"),
+        (b'{"command":["a"],"total_steps":1,"env":{"\\n":"1","\\n":"2"}}', r"body: '\n': is given"),
     ],
 )
 def test_bad_bodies_get_one_sentence(front: Served, body: bytes, message: str) -> None:

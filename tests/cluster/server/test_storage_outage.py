@@ -15,6 +15,7 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.failures import FailureRecord
 from fairlead.errors import InputError
 
 LIMIT_S = 180.0
@@ -253,6 +254,45 @@ def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: 
         assert client.status().checkpoints_trouble == ""
 
 
+def test_a_directory_that_a_job_has_used_is_waited_for_until_a_node_lets_it_in_again(
+    tmp_path: Path,
+) -> None:
+    """Two of three nodes run its ranks as a user who may not use it."""
+    with engine_nodes(tmp_path) as cluster:
+        nodes = [cluster.node(name) for name in ("one", "two", "three")]
+        one = nodes[0]
+        one.register()
+        given = {"unmanaged": True, "checkpoint_dir": "/own", "max_retries": 0}
+        job = cluster.submit(**given)
+        one.run(*cluster.until(lambda: next(iter(one.leased & one.statuses.keys()), None)))
+        cluster.until(lambda: cluster.job(job).state == "running")
+        for node in nodes[1:]:
+            node.register()
+        cluster.service.drain(ADMIN, "one")
+        why = "checkpoint directory '/own': Permission denied"
+        failure = Failure(
+            kind="not_started", exit_code=127, message=why, directory="wrong_path", rank=-1
+        )
+        failed: set[str] = set()
+
+        def fails_on_both() -> bool:
+            for node in nodes[1:]:
+                for key in [k for k, held in node.statuses.items() if held.state == "starting"]:
+                    node.end(*key, exit_code=127, reason=why, failure=failure)
+                    failed.add(node.name)
+            return failed == {"two", "three"}
+
+        cluster.until(fails_on_both)
+        cluster.until(lambda: cluster.job(job).retry_in_s is not None)
+        told = cluster.job(job)
+        assert told.state == "waiting"
+        assert told.reason.startswith("waits for the storage of its checkpoints, tried again in")
+        assert told.reason.endswith(why)
+        assert told.failures == 0
+        cluster.service.undrain(ADMIN, "one")
+        cluster.until(lambda: one.jobs == {job})
+
+
 def test_a_restarted_server_knows_who_waits_for_storage(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
@@ -284,6 +324,26 @@ def test_a_restarted_server_knows_who_waits_for_storage(tmp_path: Path) -> None:
         assert cluster.do(restarted) == told
         cluster.service.cancel(ADMIN, job)
         cluster.until(lambda: not cluster.service.status(ADMIN).checkpoints_trouble)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_node_that_is_cordoned_for_a_closed_folder_says_which_it_is(
+    tmp_path: Path, own: bool
+) -> None:
+    """Not where a job has named its directory: then the words may be its own."""
+    with engine_nodes(tmp_path) as cluster:
+        cluster.node("one").register()
+        job = cluster.submit(checkpoint_dir="/lies" if own else "")
+        closed = "/state does not let its user through: chmod o+x"
+        record = FailureRecord(
+            job=job, attempt=1, node="one", time_s=0.0, kind="not_started", directory="out_of_order",
+            reason=f"checkpoint directory '/state/checkpoints/{job}-x': Permission denied ({closed})",
+        )  # fmt: skip
+        retries = cluster.service.engine.parts.jobs.retries
+        cluster.do(lambda: retries._blame_node("one", [record]))
+        cluster.until(lambda: cluster.view("one").state == "unhealthy")
+        assert cluster.view("one").reason.endswith(f"; the last: {closed}") is not own
+        assert "checkpoints" not in cluster.view("one").reason, "no folder of a job"
 
 
 READ_ONLY = """

@@ -41,8 +41,15 @@ def run_directory() -> Path:
         found = path.lstat()
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise ConfigError(f"{path}: must be a directory that belongs to this user alone")
+    wrong = ""
+    if not stat.S_ISDIR(found.st_mode):
+        wrong = "it is none"
+    elif found.st_uid != os.getuid():
+        wrong = f"it is user {found.st_uid}'s, and this is user {os.getuid()}"
+    elif found.st_mode & 0o077:
+        wrong = f"its mode is {stat.S_IMODE(found.st_mode):o} (chmod 700 {path})"
+    if wrong:
+        raise ConfigError(f"{path}: must be a directory that belongs to this user alone: {wrong}")
     return path
 
 

@@ -299,8 +299,10 @@ def _launch(request: MakeLaunch) -> Launch:
     attempt.addresses = GivenAddresses(progress_port=request.progress_port)
     order = launch(place, attempt, request.master, _ToldAccess()).order
     path = checkpoint_path(place.state, assignment)
-    if why := _not_usable(path, assignment, request.user):
-        raise DirectoryError(directory_sentence(str(path), why), "wrong_path", str(path))
+    if why := _not_usable(
+        path, assignment, request.user
+    ):  # until it is given to the user, or elsewhere
+        raise DirectoryError(directory_sentence(str(path), why), "out_of_order", str(path))
     return order
 
 

@@ -38,7 +38,7 @@ class RequestRecord:
     caller: Caller | None = None
     token_kind: str = "none"
     token_id: str = ""
-    action: str = ""  # the method of the facade that was called, if it changes something
+    action: str = ""  # the method of the facade that was called, if it does not only ask
     object: str = ""
     reason: str = ""
 
@@ -54,13 +54,23 @@ def _node(node: str) -> str:
     return f"node {node}"
 
 
-# Methods of the facade that change something, or hand out everything, and how what they are about is named
-# from their arguments behind the caller.
+def _unnamed(*_: object) -> str:
+    return ""
+
+
+# Methods of the facade that only ask. All others are noted: one that nobody has thought of changes something.
+ASKING = frozenset({
+    "users", "jobs", "find_jobs", "jobs_of", "job", "attempts", "usage", "explain", "log", "metrics",
+    "searches", "search", "search_curves", "status", "nodes", "failed_nodes", "engine_plan", "what_if",
+    "samples", "audit", "accounting",
+})  # fmt: skip
+# How what the others are about is named from their arguments behind the caller.
 NAMED: dict[str, _Name] = {
     "submit": lambda specs, tenant="", *_: (
         f"{len(specs)} jobs" + f" for tenant {tenant}" * bool(tenant)
     ),
     "cancel": _job,
+    "cancel_array": lambda array: f"array {array}",
     "submit_search": lambda study, tenant="", *_: (
         f"search {study.name!r}" + f" for tenant {tenant}" * bool(tenant)
     ),
@@ -100,8 +110,8 @@ class AuditedFacade:
         return caller
 
     def __getattr__(self, method: str) -> Any:
-        do, name = getattr(self._facade, method), NAMED.get(method)
-        return do if name is None else self._noted(method, do, name)
+        do = getattr(self._facade, method)
+        return do if method in ASKING else self._noted(method, do, NAMED.get(method, _unnamed))
 
     def _noted(self, method: str, do: Callable[..., Any], name: _Name) -> Callable[..., Any]:
         @wraps(do)

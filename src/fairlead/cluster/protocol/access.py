@@ -22,6 +22,9 @@ class Caller(msgspec.Struct, frozen=True):
         True  # False: the cluster has issued its token, but this state knows nothing of it
     )
 
+    # seconds since 1970; the token is refused from then on, None = never
+    expires_s: float | None = None
+
     @property
     def token_kind(self) -> TokenKind:
         """With what kind of token an agent comes."""

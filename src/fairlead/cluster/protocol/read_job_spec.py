@@ -38,6 +38,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "start_timeout_s": (0, 10**9),
     "stall_timeout_s": (0, 10**9),
 }
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 RATES = (0.0, 1e9)  # steps/s
 MIN_RATE = 1e-9  # steps/s, but for 0: solvers do not bear what is next to nothing
 MAX_CODES = 255
@@ -143,7 +144,7 @@ def read_content(path: Path, what: str) -> Any:
     try:
         if path.suffix == ".json":
             content = msgspec.json.decode(data)
-            json.loads(data, object_pairs_hook=lambda pairs: _once(path, pairs))
+            refuse_repeated(data, str(path))
             return content
         return parse_toml(data.decode(), str(path), InputError)
     except UnicodeDecodeError:
@@ -154,13 +155,21 @@ def read_content(path: Path, what: str) -> Any:
         raise InputError(f"{path}: is nested too deeply") from None
 
 
-def _once(path: Path, pairs: list[tuple[str, Any]]) -> None:
-    """Refuse an object in which a name stands twice: parsers take the last value, in silence."""
-    names = set()
-    for name, _ in pairs:
-        if name in names:
-            raise InputError(f"{path}: {name}: is given twice")
-        names.add(name)
+def refuse_repeated(data: bytes, where: str) -> None:
+    """Refuse JSON with an object in which a name stands twice: parsers take the last value, in silence.
+    Raises InputError, and as ``json.loads`` for what is no JSON."""
+
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        names = set()
+        for name, _ in pairs:
+            if name in names:
+                told = name if _PLAIN_NAME.fullmatch(name) else shown(name)
+                raise InputError(f"{where}: {told}: is given twice")
+            names.add(name)
+
+    json.loads(
+        data, object_pairs_hook=check, parse_int=str, parse_float=str
+    )  # values are of no use
 
 
 def _words(where: str, name: str, command: str) -> list[str]:

@@ -51,6 +51,9 @@ def settle_checkpoints(state: ClusterState) -> None:
 def note_used(state: ClusterState, row: JobRow) -> None:
     """The ranks of a job run, so the directory of its checkpoints is there. From now on nobody makes it:
     where it is missing its storage is away. One below the state directory goes where that goes."""
+    if not row.has_run:
+        row.has_run = True
+        state.registry.dirty_jobs.add(row.id)
     root = row.checkpoints
     inside = Path(root).is_relative_to(state.store.directory.absolute())
     if not root or inside or row.spec.checkpoint_dir or root in state.known_roots:

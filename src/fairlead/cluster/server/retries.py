@@ -16,7 +16,14 @@ from fairlead.cluster.server.death_judge import DeathDecision
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.retry_waits import RetryWaits
-from fairlead.cluster.server.start_facts import is_node_fault, program_run, reached, waited_s
+from fairlead.cluster.server.start_facts import (
+    is_node_fault,
+    program_run,
+    public_reason,
+    reached,
+    stood_still,
+    waited_s,
+)
 from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
 from fairlead.cluster.store.failures import (
     Backoff,
@@ -39,10 +46,8 @@ from fairlead.model.job import JobId
 _log = logging.getLogger(__name__)
 MAX_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
-FIRST_S, MAX_BACKOFF_FACTOR = (
-    5.0,
-    60,
-)  # the wait before the first retry, the longest one over the first
+FIRST_S = 5.0  # the wait before the first retry
+MAX_BACKOFF_FACTOR = 60  # the longest one over the first
 LOOK_S = 1.0  # between two looks at whether those that failed get further elsewhere
 SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
@@ -218,7 +223,7 @@ class Retries:
             return 0.0
         leader, still_s, silent_s = attempt.leader, 0.0, 0.0
         waited_s = max(attempt.record.wait_s if leader is None else leader.wait_s, 0.0)
-        if leader is not None and _stood_still(attempt):
+        if leader is not None and stood_still(attempt):
             still_s = max(leader.step_age_s, 0.0)
         if attempt.lost or still_s:
             silent_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
@@ -311,8 +316,9 @@ class Retries:
     def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
         why = self.nodes.sentence(records)
         _log.warning("node %s is cordoned: %s; the last: %s", name, why, records[-1].reason)
-        if not records[-1].forgeable:  # all see it: nothing that a job says of itself
-            why += f"; the last: {records[-1].reason}"
+        last = records[-1]
+        if told := public_reason(last, self._state.registry.jobs.get(last.job)):  # all see it
+            why += f"; the last: {told}"
         self._state.counters.nodes_cordoned.inc()
         here = [record for record in self.nodes.failures if record.node == name]
         # What fails elsewhere as well is a job's own
@@ -409,7 +415,7 @@ class Retries:
             forgeable=not is_node_fault(failure, row.spec),
             tenant=row.tenant,
             worked_s=self._worked_s(attempt),
-            directory=directory_trouble(failure, row.spec),
+            directory=directory_trouble(failure, row),
             of_checkpoints=failure.of_checkpoints,
             reached=-1.0 if failure.kind == "not_started" else reached(attempt),
         )
@@ -482,12 +488,6 @@ class Retries:
     def _in_core(self, job: int) -> bool:
         row = self._state.registry.jobs.get(job)
         return row is not None and row.open and job not in self._admission.unplaced
-
-
-def _stood_still(attempt: Attempt) -> bool:
-    """Return whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
-    _, failure = attempt.root_failure()
-    return attempt.stalled or (failure is not None and failure.kind == "stalled")
 
 
 def _saves(row: JobRow) -> bool:

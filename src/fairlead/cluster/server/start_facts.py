@@ -1,11 +1,15 @@
 """Facts about attempts, for judging why they failed."""
 
+import re
+
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.server.attempts import Attempt
-from fairlead.cluster.store.failures import Program, program_of
+from fairlead.cluster.store.failures import FailureRecord, Program, program_of
 from fairlead.cluster.store.rows import JobRow
 
+# What an agent says at the end of a reason of a folder above that of a job's checkpoints.
+_CLOSED_FOLDER = re.compile(r"\(([^()]* does not let its user through: chmod o\+x)\)$")
 NOT_FOUND = 127  # exit code of a command that the node cannot start
 
 
@@ -26,10 +30,27 @@ def is_node_fault(failure: Failure, spec: JobSpec) -> bool:
     return not elsewhere and not any(path in failure.message for path in named)
 
 
+def public_reason(record: FailureRecord, row: JobRow | None) -> str:
+    """Return why an attempt failed as far as all may be told: nothing that a job says of itself or names, and
+    no folder of a job; "" = nothing. row: of the job, None = it is not known any more."""
+    if not record.forgeable:
+        return record.reason
+    is_clusters = row is not None and not row.spec.checkpoint_dir
+    by_agent = record.kind == "not_started" and record.directory and is_clusters
+    found = _CLOSED_FOLDER.search(record.reason) if by_agent else None
+    return found[1] if found else ""
+
+
 def reached(attempt: Attempt) -> float:
     """The last step that an attempt has reported, -1 = none."""
     leader = attempt.leader
     return float(leader.step) if leader is not None and leader.loaded_step >= 0 else -1.0
+
+
+def stood_still(attempt: Attempt) -> bool:
+    """Return whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
+    _, failure = attempt.root_failure()
+    return attempt.stalled or (failure is not None and failure.kind == "stalled")
 
 
 def waited_s(attempt: Attempt) -> float:

@@ -1,6 +1,7 @@
 """Jobs that cannot run because the directory of their checkpoints cannot be made or used. The cluster's own
 is the operator's, whatever is the matter with it. One that a job has named is its owner's: a path that can
-never be made is the job's fault, storage that is out of order is not."""
+never be made is the job's fault, storage that is out of order is not, nor is a folder that a node does not
+let the job's OS user use."""
 
 import errno
 import os
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.protocol.api_models import jobs_wait
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import DirectoryTrouble, Failure
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
@@ -24,18 +24,20 @@ def is_clusters(path: str, row: JobRow) -> bool:
     return not path or Path(row.checkpoints).is_relative_to(path)
 
 
-def directory_trouble(failure: Failure | None, spec: JobSpec) -> DirectoryTrouble:
-    """Return the trouble with the checkpoint directory of an attempt that failed; "" = none."""
+def directory_trouble(failure: Failure | None, row: JobRow) -> DirectoryTrouble:
+    """Return the trouble with the checkpoint directory of an attempt that failed; "" = none. One with which
+    its job has run is no path that can never be made: a node may not let the job use it, others do."""
     if failure is None or not failure.directory:
         return ""
-    return failure.directory if spec.checkpoint_dir else "out_of_order"
+    may_be_wrong = row.spec.checkpoint_dir and not row.has_run
+    return failure.directory if may_be_wrong else "out_of_order"
 
 
 def failed_for_storage(attempt: Attempt) -> bool:
     """Return whether an attempt has failed for the storage of its checkpoints."""
     if not attempt.failure():
         return False
-    return directory_trouble(attempt.root_failure()[1], attempt.row.spec) == "out_of_order"
+    return directory_trouble(attempt.root_failure()[1], attempt.row) == "out_of_order"
 
 
 @dataclass(frozen=True, slots=True)

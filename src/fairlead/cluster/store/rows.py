@@ -81,6 +81,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
     folder: str = ""  # of its checkpoints, among those of all jobs; "" = named by its id alone
     checkpoints: str = ""  # the directory of that; "" = as an earlier version wrote it
+    has_run: bool = False  # on some node, which has let it use its checkpoint directory
     deadline_noted: bool = False  # that it is past its deadline has been noted (``job_notices``)
     end_noted: bool = False  # the same of its end, before this row says so
     held_s: float = 0.0  # from its submission until it waited for no other job any more

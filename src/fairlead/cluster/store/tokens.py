@@ -7,7 +7,6 @@ import re
 import secrets
 import time
 from collections.abc import Iterable
-from math import inf
 from typing import NamedTuple, Protocol
 
 from fairlead.cluster.protocol.access import OTHERS, Caller
@@ -81,7 +80,7 @@ class TokenTable:
     """Finds who has a token. One thread changes it, any may look up."""
 
     def __init__(self) -> None:
-        self._users: dict[bytes, tuple[Caller, float]] = {}  # and until when
+        self._users: dict[bytes, Caller] = {}
         self._nodes: dict[bytes, Caller] = {}
         self._hash_of: dict[str, bytes] = {}  # of the token of a node; b"" = none, it is revoked
         self._key = b""  # that tokens of nodes are signed with
@@ -90,10 +89,7 @@ class TokenTable:
     def set_users(self, users: Iterable[UserRow]) -> None:
         """These are the users, and no others."""
         self._users = {
-            row.token_hash: (
-                Caller(row.user, row.tenant, row.role),
-                inf if row.expires_s is None else row.expires_s,
-            )
+            row.token_hash: Caller(row.user, row.tenant, row.role, expires_s=row.expires_s)
             for row in users
         }
 
@@ -137,8 +133,10 @@ class TokenTable:
         if len(token) > _MAX_TOKEN:
             return None
         mine = hash_token(token)
-        caller, expires_s = self._users.get(mine) or (self._nodes.get(mine), inf)
-        return caller if time.time() < expires_s else None
+        caller = self._users.get(mine) or self._nodes.get(mine)
+        if caller is None or caller.expires_s is None or time.time() < caller.expires_s:
+            return caller
+        return None
 
     def find_agent(self, token: str) -> Caller | None:
         """As ``find``, also the node to which a token was given by a later state than this one. Of one that

@@ -253,6 +253,8 @@ def test_a_list_of_ones_own_jobs_has_no_others(front: Served, ann: str) -> None:
         assert Listed(client.get("/jobs?mine=1").text).ids == mine
         assert Listed(client.get("/jobs?search=honey").text).ids == []
         assert Listed(client.get("/jobs?tenant=bees&search=honey").text).ids == []
+        assert Listed(client.get("/jobs?tenant=bees").text).ids == []
+        assert Listed(client.get("/jobs?tenant=apes").text).ids == everyone.ids
     with front.client(ann) as client:
         assert client.find_jobs(JobQuery(tenant="bees")).found == 0
 

@@ -47,9 +47,9 @@ _changes = [Depends(admin)]
 
 @router.get("/me", summary="Show who asks", responses=answers(UserView))
 def me(context: Context) -> Response:
-    """The user whose token this is."""
+    """The user whose token this is, and when it ends."""
     caller = context.caller
-    return answer(UserView(caller.user, caller.tenant, caller.role))
+    return answer(UserView(caller.user, caller.tenant, caller.role, caller.expires_s))
 
 
 @router.get("/status", summary="Show the cluster", responses=answers(StatusView))

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.conversion_errors import describe_error
+from fairlead.cluster.protocol.read_job_spec import refuse_repeated
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, InputError
 
@@ -97,7 +98,9 @@ async def content_of_body(request: Request) -> Any:
 
 def _decoded(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> Any:
     try:
-        return decoder.decode(data)
+        content = decoder.decode(data)
+        refuse_repeated(data, "body")
+        return content
     except msgspec.DecodeError as problem:
         raise InputError(f"body: {describe_error(problem, _loose(data), kind)}") from None
     except RecursionError:

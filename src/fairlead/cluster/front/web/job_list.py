@@ -43,7 +43,7 @@ def job_query(ask: PageRequest) -> JobQuery:
     return JobQuery(
         search=words,
         state=one_of("state", ask.query.get("state", ""), LIST_STATES),
-        tenant=ask.query.get("tenant", "") if ask.caller.role == "admin" else "",
+        tenant=ask.query.get("tenant", ""),
         user=ask.caller.user if _is_mine(ask) else "",
         array=None if ask.number("array", -1) < 0 else ask.number("array", -1),
         sort=order or "id",
