@@ -154,9 +154,12 @@ def _head(job: JobView, now_s: float) -> list[str]:
     devices = counted(job.scale_factor, "device")
     node_text = f" on {where(job)}" if job.node else ""
     rate = "" if job.measured_rate is None else f", {job.measured_rate:.3g} steps/s"
+    does = f"{job.state.capitalize()}{node_text}"
+    if job.no_end == "ended":
+        does = f"Ended{node_text}, not booked yet"
     return [
         f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
-        f"{job.state.capitalize()}{node_text}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
+        f"{does}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
         f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
         *_deadline(job, now_s),
     ]

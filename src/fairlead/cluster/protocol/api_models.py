@@ -28,6 +28,7 @@ INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}
 # Why no end is forecast of a job that takes part; "" = one is.
 NoEnd: TypeAlias = Literal[
     "",
+    "ended",
     "finishing",
     "stands still",
     "node silent",
@@ -37,6 +38,7 @@ NoEnd: TypeAlias = Literal[
     "rate unknown",
 ]
 NO_END: dict[NoEnd, str] = {
+    "ended": "its processes have ended, which is not booked yet",
     "finishing": "nobody knows how long its script takes after the last step",
     "stands still": "it stands still",
     "node silent": "its node is silent",

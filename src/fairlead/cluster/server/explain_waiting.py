@@ -30,7 +30,7 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     """Yield sentences on what is in the way of a job."""
     source = reader.source
     live = list(source.state.registry.live.get(job.id, ()))
-    yield from stop_sentences(live, source.state.now_s())
+    yield from stop_sentences(source.state.fleet, live, source.state.now_s())
     if not live:
         yield _parked(source, job)
     if quiet := silence_of_stopping(source.state, live):
