@@ -16,12 +16,12 @@ from fairlead.cluster.server.death_judge import DeathDecision
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.retry_waits import RetryWaits
-from fairlead.cluster.server.start_facts import is_node_fault, program_run, reached, waited_s
+from fairlead.cluster.server.start_facts import is_node_fault, program_run, reached
+from fairlead.cluster.server.start_times import ProgramStarts
 from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,
-    Program,
     RetryPolicy,
     added,
     judge_job,
@@ -37,7 +37,6 @@ from fairlead.model.events import (
 from fairlead.model.job import JobId
 
 _log = logging.getLogger(__name__)
-MAX_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
 FIRST_S, MAX_BACKOFF_FACTOR = (
     5.0,
@@ -77,7 +76,7 @@ class Retries:
         self.backoff = Backoff(first_s, MAX_BACKOFF_FACTOR * first_s)
         self.settled_s = min(SETTLED_S, 2 * state.round_s)
         self._to_drop: dict[int, None] = {}
-        self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
+        self.program_starts = ProgramStarts()
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
         self._looked_s = 0.0
         # Jobs that wait only because they were suspected
@@ -122,15 +121,7 @@ class Retries:
 
     def trains(self, attempt: Attempt) -> None:
         """An attempt has got as far as its first step."""
-        record = attempt.record
-        if record.trained_s is not None:
-            # Without the wait for its devices, which those before it may have held for as long as they hung.
-            took_s = max(record.trained_s - record.since_s - waited_s(attempt), 0.0)
-            attempt.row.usual_start_s = max(attempt.row.usual_start_s, took_s)
-            program = program_run(attempt.row)
-            if len(self._start_s) >= MAX_PROGRAMS:
-                self._start_s.pop(next(iter(self._start_s)))
-            self._start_s[program] = attempt.row.usual_start_s
+        self.program_starts.trains(attempt)
         self._trains(attempt, self._state.now_s())
 
     def _trains(self, attempt: Attempt, since_s: float) -> None:
@@ -266,9 +257,8 @@ class Retries:
         row = attempt.row
         if row.spec.unmanaged:
             self._unsettled[attempt.key] = attempt
-        elif row.usual_start_s < 0:
-            program = program_run(row)
-            row.usual_start_s = self._start_s.get(program, -1.0)
+        else:
+            row.usual_start_s = self.program_starts.of(row)
 
     def judge_nodes(self) -> None:
         """Take nodes that are to blame out of service."""
