@@ -73,9 +73,14 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], done: str) -> None:
+def each(
+    kind: str,
+    names: Iterable[T],
+    act: Callable[[T], list[str] | None],
+    done: str | Callable[[T], str],
+) -> None:
     """Call ``act`` for each name, several at once, and raise the first refusal at the end. act: returns
-    sentences on what is lost by it."""
+    sentences on what is lost by it; done: what is said of each then, behind its kind and name."""
     refused: list[FairleadError] = []
     distinct = list(dict.fromkeys(names))
     with ThreadPoolExecutor(min(_AT_ONCE, len(distinct) or 1)) as threads:
@@ -84,7 +89,8 @@ def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], do
         for name, answer in [*first, *((name, threads.submit(act, name)) for name in distinct[1:])]:
             try:
                 lost = answer.result()
-                print(f"{kind} {name} {done}", flush=True)
+                said = done if isinstance(done, str) else done(name)
+                print(f"{kind} {name} {said}", flush=True)
                 warn(lost or ())
             except InputError as problem:
                 refused.append(problem)

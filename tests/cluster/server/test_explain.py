@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.messages import (
     ORPHANED,
     AttemptStatus,
     NodeReport,
+    ParkedAttempt,
     Register,
 )
 from fairlead.cluster.server.attempt_orders import ranks_on
@@ -98,13 +99,15 @@ class State:
             self.say(node, message)
         return start
 
-    def say(self, node: str, message: AttemptStatus) -> None:
+    def say(self, node: str, *messages: AttemptStatus, **more: Any) -> None:
         """The node reports this, with what it reported before."""
         self._reports += 1
         before = tuple(self.fleet.nodes[node].observed.holds.values())
         self.fleet.publish()
         self.front.report(
-            NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, message))
+            NodeReport(
+                node=node, incarnation=node, seq=self._reports, holds=(*before, *messages), **more
+            )
         )
 
     def decide(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
@@ -482,6 +485,41 @@ def test_a_part_of_a_gang_that_has_ended_badly_is_not_said_to_have_ended_well() 
     told = state.told("running", node="a,b", accelerator="v100", devices=(0, 0))
     assert "Its ranks on a have ended with exit code 3; others run on 1 x v100 of b." in told
     assert "It is complete" not in told
+
+
+@pytest.mark.parametrize(
+    ("saved_by", "end", "then"),
+    [
+        (
+            3,
+            AttemptEnd.PREEMPTED,
+            "in 300 MB of memory, and can go on there at once, from step 77.",
+        ),
+        (
+            3,
+            AttemptEnd.RESTORED,
+            "in 300 MB of memory, and can go on there at once, where it was parked.",
+        ),
+        (2, AttemptEnd.PREEMPTED, "in 300 MB of memory."),
+    ],
+)
+def test_no_step_is_told_of_what_is_parked_that_may_be_of_another(
+    saved_by: int, end: AttemptEnd, then: str
+) -> None:
+    """A restored server told the step of its backup."""
+    state = State()
+    state.job(MINE).saved_by = saved_by
+    held = ParkedAttempt(job=MINE, attempt=3, ranks=(), memory_bytes=300_000_000, age_s=10.0)
+    state.say("a", parked=(held,))
+    ended = AttemptView(
+        job=MINE, attempt=3, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
+        from_step=0.0, to_step=77.0, why="", wait_s=0.0, start_s=0.0, load_s=0.0, save_s=0.0,
+        stop_s=0.0, lost_steps=0.0, end=end,
+    )  # fmt: skip
+    waits = view(id=MINE, state="preempted", steps=77.0, rates={"v100": 1.0}, user_estimates={})
+    told = explanation_facts(state, waits, [ended])  # type: ignore[arg-type]
+    (parked,) = (sentence for sentence in told if "parked" in sentence)
+    assert parked == f"It has been parked on a for 10 s, {then}"
 
 
 def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:

@@ -104,7 +104,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     failures: int
     run_s: float  # time on devices, starts included
-    lost_steps: float  # done again after failures; known when the next attempt has loaded
+    # done again after failures, known when the next attempt has loaded; where none follows, lost
+    lost_steps: float
     overhead_s: float  # handover of devices, starting, loading, saving, stopping
     rates: dict[str, float]  # steps/s believed, by accelerator type
     measured_rate: float | None  # steps/s measured where it runs or ran last
@@ -139,6 +140,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     search: int | None = None  # of which it is a trial; None = of none
     trial: int | None = None  # its number there, from 0 on
     parameters: dict[str, bool | int | float | str] = {}  # of the trial
+
+    @property
+    def gave_up(self) -> bool:
+        """Return whether it has ended before its last step: what it lost is not done again."""
+        return self.state in ("cancelled", "dropped", "killed")
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

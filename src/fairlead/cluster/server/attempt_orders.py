@@ -230,7 +230,7 @@ class AttemptOrders:
         if leader is not None:
             cost_s = overhead_s(record)
             row.overhead_s += cost_s
-            self._steps.count_lost_time(attempt, cost_s - max(record.wait_s, 0.0))
+            self._steps.count_lost_time(row, cost_s - max(record.wait_s, 0.0))
         if attempt.ordered:
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted

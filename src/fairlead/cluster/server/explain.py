@@ -97,7 +97,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     elif attempt is not None and not attempt.stopping:
         yield from placed(reader, job, attempt)
     else:
-        yield from waiting(reader, job)
+        yield from waiting(reader, job, attempts)
     yield share_sentence(source, job)
     yield pair_sentence(reader, job)
     yield starts_over(job)
