@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from fairlead.cluster.protocol.access import Role
-from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import NodeState
 from fairlead.model.duration_text import duration
@@ -184,10 +184,11 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_step_unknown(self) -> bool:
-        """Return whether it trained, and ended without a word of how far it came: it was lost with its
-        server."""
+        """Return whether it trained, or may have, and ended without a word of how far it came: it was lost
+        with its server."""
         known = self.reached_step >= 0 or self.to_step > self.from_step
-        return self.ended_s is not None and self.trained_s is not None and not known
+        trained = self.trained_s is not None or self.end in LOST_ENDS
+        return self.ended_s is not None and trained and not known
 
 
 class ParkedView(msgspec.Struct, frozen=True, kw_only=True):
