@@ -186,6 +186,12 @@ def test_an_end_that_is_not_known_is_not_made_up() -> None:
     )
     none = change(TOLD, finish_s=None, forecasts=0)
     assert expected_end(none) == "No forecast: it takes no part now."
+    ended = change(TOLD, no_end="ended", job=change(JOB, state="running", no_end="ended"))
+    assert "No end is forecast: its processes have ended, which is not booked yet." in printed(
+        ended
+    )
+    assert "not booked yet, step " in printed(ended)
+    assert "Running" not in printed(ended)
     assert "No end within" in expected_end(change(TOLD, finish_s=None))
     assert "8 of 10" not in expected_end(change(TOLD, finish_high_s=None))
     assert expected_end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2 min."

@@ -46,18 +46,30 @@ def test_a_witness_that_is_no_name_of_a_node_is_refused(
     assert "--ignore-witness 'a b': must be 1 to 64 letters" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("background", [True, False])
 def test_a_port_that_is_taken_is_told_before_kernels_are_compiled(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kept: bool,
+    background: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def compiles(*_: object) -> None:
         raise AssertionError("compiles before it has looked")
 
-    monkeypatch.setattr(jit, "needs_compilation", lambda: True)
-    monkeypatch.setattr(kernel_compiler, "_compiler", compiles)
+    if kept:
+        monkeypatch.setattr(jit, "needs_compilation", lambda: True)
+        monkeypatch.setattr(kernel_compiler, "_compiler", compiles)
+    else:  # they are compiled in this process, at each start
+        monkeypatch.setattr(jit, "needs_compilation", lambda: False)
+        monkeypatch.setattr(jit, "missing_kernels", lambda: [object()])
+        monkeypatch.setattr(jit, "prepare", compiles)
+    arguments = ["--state", "nowhere", "--agent-port", "0"]
+    arguments += ["--compile-in-background"] if background else []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SystemExit) as ended:
-            main(["serve", "--state", "nowhere", "--port", str(port), "--agent-port", "0"])
+            main(["serve", *arguments, "--port", str(port)])
     assert ended.value.code == 2
     told = f"127.0.0.1:{port}: cannot listen there (Address already in use)"
     assert told in capsys.readouterr().err

@@ -72,8 +72,10 @@ COMMANDS = (
         "set", "cluster:change", "Change a job's weight or the policy of the live cluster."
     ),
     LazyCommand("nodes", "cluster:nodes", "List the nodes and who holds their devices."),
-    LazyCommand("drain", "cluster:drain", "Start nothing more on a node; its jobs move elsewhere."),
-    LazyCommand("undrain", "cluster:undrain", "Take a drained or unhealthy node back into use."),
+    LazyCommand(
+        "drain", "cluster:drain", "Start nothing more on nodes; their jobs move elsewhere."
+    ),
+    LazyCommand("undrain", "cluster:undrain", "Take drained or unhealthy nodes back into use."),
     LazyCommand(
         "remove-node",
         "cluster:remove_node",

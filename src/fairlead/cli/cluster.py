@@ -38,6 +38,7 @@ from fairlead.model.option_text import split_option
 MAX_DAYS = 100_000  # for which a token may be good
 WATCH_S = 1.0  # between two looks
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")]
 
 change = typer.Typer(
     no_args_is_help=True, help="Change a job's weight or the policy of the live cluster."
@@ -80,29 +81,25 @@ def nodes(client: Client, json: JsonOption = False) -> None:
 
 
 @asks_server
-def drain(client: Client, node: NodeArgument) -> None:
-    """Start nothing more on a node; its jobs move elsewhere."""
-    lost = client.drain(node)
-    print(f"node {node} drains")
-    warn(lost)
+def drain(client: Client, nodes: NodesArgument) -> None:
+    """Start nothing more on nodes; their jobs move elsewhere."""
+    each("node", nodes, client.drain, "drains")
 
 
 @asks_server
-def undrain(client: Client, node: NodeArgument) -> None:
-    """Take a drained or unhealthy node back into use."""
+def undrain(client: Client, nodes: NodesArgument) -> None:
+    """Take drained or unhealthy nodes back into use."""
     states = {found.name: found.state for found in client.nodes()}
-    client.undrain(node)
-    if states.get(node) == "up":
-        print(f"node {node} was not drained: it is in use")
-    else:
-        print(f"node {node} is in use again")
+
+    def done(node: str) -> str:
+        was_up = states.get(node) == "up"
+        return "was not drained: it is in use" if was_up else "is in use again"
+
+    each("node", nodes, client.undrain, done)
 
 
 @asks_server
-def remove_node(
-    client: Client,
-    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")],
-) -> None:
+def remove_node(client: Client, nodes: NodesArgument) -> None:
     """Forget nodes that are drained, offline or lost and will not come back."""
     each("node", nodes, client.remove_node, "removed")
 

@@ -90,13 +90,12 @@ def overhead_sentence(explanation: Explanation) -> str:
     failed = sum(attempt.end is AttemptEnd.FAILED for attempt in explanation.attempts)
     tries = max(failed - job.failures, 0)
     tried = f", {tries} attempt{'s' * (tries != 1)} without its checkpoints" if tries else ""
-    gave_up = job.state in ("cancelled", "dropped", "killed")
     part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
     return (
         f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
         f"{counted(job.failures, 'failure')}{tried}: "
         f"{duration(job.overhead_s)} of handing over devices, starting, loading, saving and stopping{part}, "
-        f"{counted(round(job.lost_steps), 'step')} {'lost' if gave_up else 'done again'}."
+        f"{counted(round(job.lost_steps), 'step')} {'lost' if job.gave_up else 'done again'}."
     )
 
 
@@ -154,9 +153,12 @@ def _head(job: JobView, now_s: float) -> list[str]:
     devices = counted(job.scale_factor, "device")
     node_text = f" on {where(job)}" if job.node else ""
     rate = "" if job.measured_rate is None else f", {job.measured_rate:.3g} steps/s"
+    does = f"{job.state.capitalize()}{node_text}"
+    if job.no_end == "ended":
+        does = f"Ended{node_text}, not booked yet"
     return [
         f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
-        f"{job.state.capitalize()}{node_text}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
+        f"{does}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
         f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
         *_deadline(job, now_s),
     ]

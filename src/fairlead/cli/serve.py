@@ -316,7 +316,8 @@ def serve(
 
     def before_compilation() -> None:
         check_free()
-        _say("compiling kernels, once after an installation: this takes minutes")
+        if jit.needs_compilation():  # else nothing can be kept, and it is so at each start
+            _say("compiling kernels, once after an installation: this takes minutes")
 
     ready = partial(_ready, ready_fd=ready_fd)
     reread = None if file is None else Rereader(file)

@@ -73,12 +73,18 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], done: str) -> None:
+def each(
+    kind: str,
+    names: Iterable[T],
+    act: Callable[[T], list[str] | None],
+    done: str | Callable[[T], str],
+) -> None:
     """Call ``act`` for each name, several at once, and raise the first refusal at the end. act: returns
-    sentences on what is lost by it."""
+    sentences on what is lost by it; done: what is said of each then, behind its kind and name."""
 
     def said(name: T) -> ActionResult:
-        return ActionResult(f"{kind} {name} {done}", act(name) or ())
+        lost = act(name) or ()
+        return ActionResult(f"{kind} {name} {done if isinstance(done, str) else done(name)}", lost)
 
     raise_first(try_each(names, said))
 

@@ -262,3 +262,41 @@ def test_where_no_node_can_be_used_no_job_ends_and_the_forecast_does(cpu_s: floa
     asked = ForecastQuery(history=came, cpu_s=cpu_s, wall_s=20.0)
     (outcome,) = forecast(setup(), take_checkpoint(core.data), asked)
     assert (dict(outcome.finish_s), outcome.unfinished) == ({}, (0,))
+
+
+ONE = Cluster.of({"fast": 1}, 1)
+
+
+def test_a_start_under_way_comes_before_the_steps() -> None:
+    """It was taken to be free, or over: the end of one that starts for 33 s did not move in that time."""
+    state, _ = middle(setup(), [job(0, 0.0, 100_000.0)], 1)
+    for left_s in (33.0, 5.0):
+        query = ForecastQuery(
+            now_s=state.time_s + 100.0,
+            steps_done={0: 0.0},
+            start_s={0: 100.0 + left_s},
+            starting={0: left_s},
+        )
+        (found,) = forecast(setup(), state, query)
+        assert found.finish_s[0] == pytest.approx(10_000.0 + left_s)
+
+
+def test_a_first_start_to_come_takes_what_starts_take() -> None:
+    both = [job(0, 0.0, 10_000.0), job(1, 0.0, 10_000.0)]
+    state, _ = middle(setup("fifo", ONE), both, 2)
+    (free,) = forecast(setup("fifo", ONE), state)
+    (found,) = forecast(setup("fifo", ONE), state, ForecastQuery(start_s={0: 50.0, 1: 50.0}))
+    assert found.finish_s[0] == free.finish_s[0], "it has started"
+    assert found.finish_s[1] == pytest.approx(free.finish_s[1] + 50.0)
+
+
+def test_starts_that_are_longer_than_rounds_are_not_for_nothing() -> None:
+    """The core believes that they cost nothing: each would be preempted before its first step."""
+    cheap = replace(setup("las_aware", ONE), restart_costs=RestartCosts(0.1))
+    trace = [job(i, 0.0, 100_000.0) for i in range(4)]
+    state, _ = middle(cheap, trace, 4)
+    start_s = 3 * DEFAULT.round_s
+    query = ForecastQuery(start_s=dict.fromkeys(range(4), start_s))
+    (found,) = forecast(cheap, state, query)
+    assert found.complete
+    assert found.makespan_s < 2.5 * 4 * 10_000.0

@@ -1,13 +1,16 @@
 """Output is kept of an attempt only as its own nodes tell it."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
-from fairlead.cluster.front.logs import LogService
+from fairlead.cluster.front.logs import LoggedAttempt, LogService
 from fairlead.cluster.protocol.messages import LogChunk
+from fairlead.cluster.store.log_store import LogStore
+from fairlead.errors import StoreError
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,23 @@ def test_output_of_others_is_not_kept(tmp_path: Path, wrong: dict[str, int | str
         assert put(b"more\n", 5) == 10
         assert logs.read(ADMIN, job, "", 100)[0] == "mine\nmore\n"
         logs.close()
+
+
+def test_output_that_the_disk_has_no_room_for_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it raised was a traceback in the log, with each try."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "logs/1/1-0.0.log")
+
+    logs = LogService(tmp_path)
+    chunk = LogChunk(node="a", incarnation="a.1", job=1, attempt=1, rank=0, offset=0, data=b"x")
+    monkeypatch.setattr(logs, "find_attempt", lambda _: LoggedAttempt(("a",), 100))
+    monkeypatch.setattr(LogStore, "put", full)
+    with pytest.raises(StoreError, match="output of jobs cannot be written: No space left on"):
+        asyncio.run(logs.put(chunk))
+    logs.close()
 
 
 def test_of_a_gang_each_node_tells_the_output_of_its_own_ranks(tmp_path: Path) -> None:

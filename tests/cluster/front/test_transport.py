@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -209,8 +210,14 @@ def test_orders_are_not_pushed_to_a_node_whose_token_was_revoked() -> None:
     ],
 )
 def test_what_the_handler_raises_reaches_the_agent_without_what_is_inside(
-    node: str, error: type[Exception], sentence: str, caplog: pytest.LogCaptureFixture
+    node: str,
+    error: type[Exception],
+    sentence: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(transport, "_store_problems", transport._StoreProblems())  # said before?
+
     async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
         with pytest.raises(error) as raised:
             await client.report(report(node))
@@ -221,6 +228,25 @@ def test_what_the_handler_raises_reaches_the_agent_without_what_is_inside(
     with caplog.at_level(logging.ERROR, "fairlead"):
         with_server(scene)
     assert ("secret" in caplog.text) == (node in ("full", "broken"))
+
+
+def test_what_cannot_be_written_is_logged_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Agents try again every second: the log was full of it."""
+    now = [0.0]
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(transport, "_store_problems", transport._StoreProblems())
+    tries = ((0.0, "full"), (1.0, "full"), (2.0, "away"), (59.0, "full"), (61.0, "full"))
+    for now[0], why in tries:
+        status, told = transport._refusal(StoreError(why))
+        assert (status, told) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "the server cannot write its state now",
+        )
+    said = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert said == ["full", "away", "full"]
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_a_watch_can_be_refused() -> None:

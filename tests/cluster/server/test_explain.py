@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.messages import (
     ORPHANED,
     AttemptStatus,
     NodeReport,
+    ParkedAttempt,
     Register,
 )
 from fairlead.cluster.server.attempt_orders import ranks_on
@@ -96,15 +97,18 @@ class State:
         self.registry.add(start)
         if held:
             message = AttemptStatus(job=job, attempt=row.attempt, **held)
-            self._say(node, message)
+            self.say(node, message)
         return start
 
-    def _say(self, node: str, message: AttemptStatus) -> None:
+    def say(self, node: str, *messages: AttemptStatus, **more: Any) -> None:
+        """The node reports this, with what it reported before."""
         self._reports += 1
         before = tuple(self.fleet.nodes[node].observed.holds.values())
         self.fleet.publish()
         self.front.report(
-            NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, message))
+            NodeReport(
+                node=node, incarnation=node, seq=self._reports, holds=(*before, *messages), **more
+            )
         )
 
     def decide(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
@@ -432,6 +436,91 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     told = state.told("running", **place)
     assert "Its attempt 1 is being stopped (moved), and holds " in told
     assert "runs on" not in told
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(0, " with exit code 0"), (3, " with exit code 3"), (None, "")]
+)
+def test_an_end_that_is_told_and_not_booked_is_said_to_be_one(code: int | None, how: str) -> None:
+    """It was said to be past its last step, and its code behind the training loop to run."""
+    state = State(a=2)
+    plain = JobSpec(command=("true",), total_steps=8, unmanaged=True)
+    state.job(MINE).spec = plain
+    state.commit_error = "the disk is full"
+    ended: dict[str, Any] = {
+        "state": "ended",
+        "ran_s": 6.0,
+        "exit_code": code,
+        "completed": code == 0,
+    }
+    state.start(MINE, (0,), **ended)
+    told = state.told("running", node="a", accelerator="v100", devices=(0,))
+    assert "no end of an attempt is booked: the disk is full." in told
+    assert f"Its processes on a have ended{how}, which is not booked yet." in told
+    assert not [false for false in ("loop", "runs on", "run on", "steps are done") if false in told]
+    state.job(OTHER)
+    waits = view(id=OTHER, state="waiting", rates={"v100": 1.0}, user_estimates={})
+    told = " ".join(explanation_facts(state, waits))  # type: ignore[arg-type]
+    assert "1 device held by job 1 ended, which is not booked yet" in told
+
+
+def test_an_attempt_that_was_told_to_stop_and_is_over_holds_nothing_until_it_has_ended() -> None:
+    state = State()
+    state.start(MINE, (0,), state="ended", exit_code=-15).stopping = "preempted"
+    told = state.told("preempted")
+    assert "is being stopped (preempted); it is over on a, which is not booked yet." in told
+    assert "until it has ended" not in told
+
+
+def test_a_part_of_a_gang_that_has_ended_badly_is_not_said_to_have_ended_well() -> None:
+    """Its node has told so, and the server has not taken it over."""
+    state = State(a=1, b=1)
+    row = state.job(MINE)
+    record = AttemptRow(
+        job=MINE, attempt=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=state.now
+    )
+    gang = Attempt(row, record, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0, ordered=True)
+    state.registry.add(gang)
+    state.say("a", AttemptStatus(job=MINE, attempt=1, state="ended", exit_code=3))
+    state.say("b", AttemptStatus(job=MINE, attempt=1, state="running"))
+    told = state.told("running", node="a,b", accelerator="v100", devices=(0, 0))
+    assert "Its ranks on a have ended with exit code 3; others run on 1 x v100 of b." in told
+    assert "It is complete" not in told
+
+
+@pytest.mark.parametrize(
+    ("saved_by", "end", "then"),
+    [
+        (
+            3,
+            AttemptEnd.PREEMPTED,
+            "in 300 MB of memory, and can go on there at once, from step 77.",
+        ),
+        (
+            3,
+            AttemptEnd.RESTORED,
+            "in 300 MB of memory, and can go on there at once, where it was parked.",
+        ),
+        (2, AttemptEnd.PREEMPTED, "in 300 MB of memory."),
+    ],
+)
+def test_no_step_is_told_of_what_is_parked_that_may_be_of_another(
+    saved_by: int, end: AttemptEnd, then: str
+) -> None:
+    """A restored server told the step of its backup."""
+    state = State()
+    state.job(MINE).saved_by = saved_by
+    held = ParkedAttempt(job=MINE, attempt=3, ranks=(), memory_bytes=300_000_000, age_s=10.0)
+    state.say("a", parked=(held,))
+    ended = AttemptView(
+        job=MINE, attempt=3, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
+        from_step=0.0, to_step=77.0, why="", wait_s=0.0, start_s=0.0, load_s=0.0, save_s=0.0,
+        stop_s=0.0, lost_steps=0.0, end=end,
+    )  # fmt: skip
+    waits = view(id=MINE, state="preempted", steps=77.0, rates={"v100": 1.0}, user_estimates={})
+    told = explanation_facts(state, waits, [ended])  # type: ignore[arg-type]
+    (parked,) = (sentence for sentence in told if "parked" in sentence)
+    assert parked == f"It has been parked on a for 10 s, {then}"
 
 
 def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:

@@ -6,6 +6,12 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_no
 
 from fairlead.cli.job_history import expected_end
 from fairlead.cluster.protocol.api_models import Explanation
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.server.attempt_orders import ranks_on
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.start_times import ProgramStarts
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 LONG_S = 600.0
 
@@ -88,3 +94,40 @@ def test_a_list_says_of_deadlines_what_is_forecast_of_the_present_situation(tmp_
         state = cluster.service.engine.state
         state.fleet.nodes["one"].health.state_since = state.fleet.monotonic() + LONG_S
         assert listed() == "open"
+
+
+def test_an_end_counts_the_start_that_is_under_way_and_the_one_to_come(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=120.0) as cluster:
+        node, (first, second) = cluster.node("one"), (cluster.submit(total_steps=64) for _ in "ab")
+        node.register()
+        cluster.until(lambda: (first, 1) in node.leased)
+        row = cluster.service.engine.state.registry.jobs[first]
+        cluster.do(lambda: setattr(row, "usual_start_s", 500.0))  # as its starts were measured
+        node.statuses[first, 1] = AttemptStatus(job=first, attempt=1, state="starting", wait_s=0.0)
+        node.say()
+        cluster.until(lambda: (_explain(cluster, first).finish_s or 0.0) > 300.0)
+        ends = [_explain(cluster, job).finish_s or 0.0 for job in (first, second)]
+        assert ends[0] < 500.0 + 64.0 + 1.0
+        assert ends[0] < ends[1] < ends[0] + 500.0, "nothing was measured of the other's starts"
+        other = cluster.service.engine.state.registry.jobs[second]
+        cluster.do(lambda: setattr(other, "usual_start_s", 500.0))
+        cluster.until(lambda: (_explain(cluster, second).finish_s or 0.0) > ends[0] + 450.0)
+
+
+def test_what_a_start_takes_is_known_of_its_program() -> None:
+    programs = ProgramStarts()
+    known, alike, other = (_row(job, command) for job, command in enumerate(("a", "a", "b")))
+    record = AttemptRow(
+        job=0, attempt=1, node="one", accelerator="v100", devices=(0,), began_s=100.0,
+        trained_s=133.0,
+    )  # fmt: skip
+    assert programs.of(known) == -1.0
+    programs.trains(Attempt(known, record, ranks_on({"one": (0,)}), 1.0, 0.0))
+    assert [programs.of(row) for row in (known, alike, other)] == [33.0, 33.0, -1.0]
+
+
+def _row(job: int, command: str) -> JobRow:
+    spec = JobSpec(command=(command,), total_steps=64)
+    return JobRow(
+        id=job, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=64.0
+    )

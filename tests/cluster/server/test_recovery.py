@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.store.job_views import attempt_view
 from fairlead.cluster.store.rows import AttemptRow, NodeRow
@@ -95,3 +96,25 @@ def test_what_had_not_begun_is_not_billed_for_the_time_without_a_server(tmp_path
         assert attempt.ended_s is not None
         assert attempt.ended_s - attempt.began_s <= time.monotonic() - began_s
         assert attempt.wait_s <= time.monotonic() - began_s
+
+
+@pytest.mark.parametrize("tells", [False, True], ids=["by its time", "by its own word"])
+def test_how_far_an_unmanaged_attempt_came_that_was_lost_with_its_server_is_not_known(
+    tmp_path: Path, tells: bool
+) -> None:
+    """It was told to have ended where it stood at the end of the last round, and to do as much again."""
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=5.0) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit(unmanaged=True, total_steps=100)
+        cluster.until(lambda: node.leased)
+        node.run(job, 1, ran_s=79.0, **({"loaded_step": 0, "step": 79} if tells else {}))
+        cluster.until(lambda: cluster.job(job).steps >= 79)
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=5.0) as cluster:
+        cluster.node("one", "one.2").register()  # another agent, which holds nothing
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job)[0].ended_s is not None)
+        attempt = cluster.service.attempts(ADMIN, job)[0]
+        events = [words for _, words in cluster.service.explain(ADMIN, job).events]
+    assert attempt.is_step_unknown
+    assert attempt.end in LOST_ENDS
+    assert any(words.endswith(" at a step that is not known") for words in events)

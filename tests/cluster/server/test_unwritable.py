@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, engine_nodes
+from tests.cluster.server_nodes import ADMIN, busy_driver, engine_nodes
 
 from fairlead.cli.terminal_views import status_screen
 from fairlead.cluster.front.relay import CallService
@@ -33,6 +33,25 @@ def test_status_page_and_explain_name_the_cause(tmp_path: Path) -> None:
     assert WHY in facts[0]
     assert str(status_screen(status).renderables[0]) == f"NOTHING IS WRITTEN DOWN: {WHY}"
     assert WHY in str(summary(status).body)
+
+
+def test_an_end_that_the_server_could_not_take_over_yet_is_shown_as_one(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit(unmanaged=True, total_steps=8)
+        cluster.until(lambda: node.leased)
+        node.run(job, 1, ran_s=6.0)
+        cluster.until(lambda: cluster.job(job).steps > 0)
+        with busy_driver(cluster):
+            node.end(job, 1, exit_code=0, completed=True, ran_s=8.0)
+            node.say()
+            view, told = cluster.job(job), cluster.service.explain(ADMIN, job)
+        end = "its processes on one have ended with exit code 0, which is not booked yet"
+        assert (view.state, view.no_end, view.reason) == ("running", "ended", end)
+        assert f"{end[1:]}." in told.why_here
+        assert (told.no_end, told.finish_s) == ("ended", None)
+        cluster.until(lambda: cluster.job(job).state == "completed")
 
 
 def test_what_was_found_at_the_start_is_shown_though_nothing_can_be_written(

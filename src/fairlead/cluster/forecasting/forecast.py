@@ -24,6 +24,13 @@ from fairlead.cluster.forecasting.fluid_forecast import (
     fluid_jobs,
     joined,
 )
+from fairlead.cluster.forecasting.forecast_starts import (
+    NextStart,
+    as_under_way,
+    assume_costs,
+    starts_under_way,
+    with_starts,
+)
 from fairlead.cluster.forecasting.future_jobs import FutureJobs
 from fairlead.errors import SimulationError
 from fairlead.model.arrays import Floats
@@ -52,14 +59,10 @@ from fairlead.scheduler.setup import Setup, restore
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.submissions import MeasuredJobs
-from fairlead.simulator.true_jobs import JobUnderWay
 
 DAY_S = 86_400.0
 MAX_FUTURE_JOBS = 1_000  # to come, that a forecast without rounds looks at, and
 FUTURE_JOBS_PER_JOB = 2  # as many for each job in the system
-# What the core is told that a restart costs of a job that is to keep its devices for now: more than any job
-# is ever owed, or wins by being on one server.
-UNBOUNDED_COST_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,9 @@ class ForecastQuery:
     rate_noise: float = 0.0  # as in ``GroundTruth``
     rate_bias: float = 0.0
     restart_costs: RestartCosts | None = None  # None: those of the setup
+    # job -> seconds that a start of it takes, the first one too; of others the first one is free
+    start_s: Mapping[int, float] = field(default_factory=dict)
+    starting: Mapping[int, float] = field(default_factory=dict)  # job -> seconds left of its start
     add_jobs: Sequence[Job] = ()  # submitted now; ids above all others
     cluster: Cluster | None = None  # None: as it is
     policy: str | None = None
@@ -182,14 +188,6 @@ def running_jobs(state: SchedulerCheckpoint) -> frozenset[int]:
     return frozenset(state.in_force.job_groups[state.in_force.counts].tolist())
 
 
-def _forget_current_devices(scheduler: Scheduler, costs: RestartCosts) -> None:
-    """Replace unbounded restart costs, by which jobs keep their devices for now, by the default cost: in a
-    forecast nothing would ever lift them."""
-    for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):
-        restart_s = ledger.jobs.restart_s
-        restart_s[restart_s >= UNBOUNDED_COST_S] = costs.default_s
-
-
 def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, float]) -> None:
     """Single jobs go by what they were measured to do. measured: as of ``ForecastQuery``."""
     data = scheduler.data
@@ -244,13 +242,13 @@ def _future(
     setup: Setup, state: SchedulerCheckpoint, query: ForecastQuery, seed: int
 ) -> ForecastRun:
     began_s, began_cpu_s = time.monotonic(), time.process_time()
-    costs = query.restart_costs or setup.restart_costs
+    costs = with_starts(query.restart_costs or setup.restart_costs, query.start_s)
     ahead = _setup_ahead(setup, query)
     now_s = state.time_s if query.now_s is None else query.now_s
     scheduler = restore(ahead, state)
-    _forget_current_devices(scheduler, costs)
+    assume_costs(scheduler, costs, query.start_s)
     _learn_rates(scheduler, now_s, query.measured)
-    starts = _starts(scheduler, now_s, costs)
+    starts = starts_under_way(scheduler, now_s, costs, query.start_s, query.starting)
     done = _done(scheduler, now_s, query.steps_done, starts)
     ids = np.array(list(done), np.int64)
     scheduler.handle(ProgressCorrected(now_s, ids, np.array(list(done.values()))))
@@ -262,7 +260,7 @@ def _future(
         first.append(rest_of_round)
     elif scheduler.data.round.active:
         first += scheduler.handle(_end_round_early(scheduler, now_s, starts))
-    jobs_under_way = _jobs_under_way(scheduler, starts)
+    jobs_under_way = as_under_way(scheduler, starts, query.start_s)
     future_jobs = FutureJobs(scheduler, query.history, query.add_jobs, now_s, seed)
     backend = SimBackend(
         future_jobs.arrivals(),
@@ -340,35 +338,8 @@ def _round_left_s(s: Scheduler) -> float:
     return max(command.time_s + command.length_s - s.data.now_s, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _NextStart:
-    """A job in the round in force: how long its start there took up to now, and how long it still takes."""
-
-    took_s: float = 0.0
-    left_s: float = 0.0
-
-
-def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _NextStart]:
-    """The jobs of the round in force. The first start of a job is free, as in the simulator."""
-    command, jobs = s.data.round.in_force, s.data.ledger.jobs
-    if not s.data.round.active or command is None:
-        return {}
-    row = {job: i for i, job in enumerate(jobs.id.tolist())}
-    lasted_s = max(now_s - command.time_s, 0.0)
-    out = {}
-    for ids, kept in zip(command.job_groups.tolist(), command.kept.tolist(), strict=True):
-        for job in ids:
-            if job not in row:
-                continue
-            free = kept or s.data.ledger.runs.ran_s[row[job]] == 0
-            cost_s = 0.0 if free else costs.of(_job(s, row[job]))
-            took_s = min(cost_s, lasted_s)
-            out[job] = _NextStart(took_s, cost_s - took_s)
-    return out
-
-
 def _done(
-    s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, _NextStart]
+    s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, NextStart]
 ) -> dict[int, float]:
     """Steps of the jobs in the round in force up to now: as they are known, or by rate and time."""
     command, jobs = s.data.round.in_force, s.data.ledger.jobs
@@ -403,7 +374,7 @@ def _rest_in_force(s: Scheduler, now_s: float) -> StartRound | None:
     return remaining if remaining_s > 0 else None
 
 
-def _end_round_early(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundEnded:
+def _end_round_early(s: Scheduler, now_s: float, starts: Mapping[int, NextStart]) -> RoundEnded:
     """The end of the round in force, now; its steps are counted already."""
     command = s.data.round.in_force
     assert command is not None
@@ -434,36 +405,6 @@ def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
 def _truth(s: Scheduler, setup: Setup) -> Throughputs:
     """The rates that jobs shall have: those believed."""
     return s.data.throughputs if s.data.beliefs.row else setup.throughputs
-
-
-def _job(s: Scheduler, row: int) -> Job:
-    """A job in the system as it is now. Its family is what is believed of it, if that is its own: to be
-    looked up in the scheduler's table. A job that adapts goes by its kinds."""
-    jobs = s.data.ledger.jobs
-    adapts = s.data.ledger.regimes.adaptation[row] is not None
-    job_type = s.data.throughputs.job_types[jobs.job_type[row] if adapts else jobs.rate_row[row]]
-    return Job(
-        JobId(int(jobs.id[row])),
-        job_type.name,
-        job_type.scale_factor,
-        float(jobs.total[row]),
-        weight=float(jobs.weight[row]),
-        adaptation=s.data.ledger.regimes.adaptation[row],
-    )
-
-
-def _jobs_under_way(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[JobUnderWay]:
-    """The jobs that take part, as they are now."""
-    jobs, runs = s.data.ledger.jobs, s.data.ledger.runs.ran_s
-    found = []
-    for row, (job, done, ran_s) in enumerate(
-        zip(jobs.id.tolist(), jobs.done.tolist(), runs.tolist(), strict=True)
-    ):
-        begun = starts.get(job)
-        started = ran_s > 0 or begun is not None
-        start_left_s = 0.0 if begun is None else begun.left_s
-        found.append(JobUnderWay(_job(s, row), done, started, start_left_s))
-    return found
 
 
 class _Watch:

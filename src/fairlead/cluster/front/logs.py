@@ -14,12 +14,13 @@ from fairlead.cluster.front.facade import NotFoundError
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import AttemptKey, LogChunk, LogOffset
+from fairlead.cluster.shortage import is_shortage
 from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.log_store import LogStore
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.cluster.store.schema import ATTEMPTS, JOBS, SqlTable
 from fairlead.cluster.store.verification import check_row
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, StoreError
 
 MAX_REMEMBERED = 20_000  # jobs of which the tenant is remembered, and attempts whose nodes are
 _JOB = msgspec.msgpack.Decoder(JobRow)
@@ -68,7 +69,12 @@ class LogService:
             return LogOffset(offset=chunk.offset + len(chunk.data))
         if chunk.offset >= 1 << 60:
             raise ConfigError(f"offset: must be from 0 to 2^60, got {chunk.offset}")
-        return LogOffset(offset=self._store.put(chunk, attempt.log_bytes))
+        try:
+            return LogOffset(offset=self._store.put(chunk, attempt.log_bytes))
+        except OSError as problem:
+            if is_shortage(problem):
+                raise
+            raise StoreError(f"output of jobs cannot be written: {problem.strerror}") from None
 
     def read(self, caller: Caller, job: int, cursor: str, limit: int) -> tuple[str, str]:
         """Output behind the cursor, and the next cursor."""

@@ -6,6 +6,7 @@ refusal is a gRPC status with one sentence; what a stranger sends ends no more t
 
 import logging
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -44,6 +45,7 @@ _Message = TypeVar("_Message")
 _Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 _Handle: TypeAlias = Callable[[Any], Awaitable[Any]]
 _CalledBy: TypeAlias = Callable[[Any, Caller], Awaitable[Any]]
+REPEAT_S = 60.0  # after which the same problem of the store is written to the log again
 _log = logging.getLogger(__name__)
 
 
@@ -287,6 +289,22 @@ class _VersionError(Exception):
     """A call in another version of the protocol."""
 
 
+class _StoreProblems:
+    """What the server cannot write, for its log: agents try again every second, and each once a minute is
+    enough."""
+
+    def __init__(self) -> None:
+        self._said_s: dict[str, float] = {}  # problem -> when it was said (monotonic)
+
+    def log(self, problem: str) -> None:
+        """Write it to the log, unless that was done a short while ago."""
+        now = time.monotonic()
+        self._said_s = {one: at for one, at in self._said_s.items() if now - at < REPEAT_S}
+        if problem not in self._said_s:
+            self._said_s[problem] = now
+            _log.error("a call of an agent failed, and is tried again: %s", problem)
+
+
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (InvalidTokenError, grpc.StatusCode.UNAUTHENTICATED),
     (_NotAllowedError, grpc.StatusCode.PERMISSION_DENIED),
@@ -297,6 +315,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 )
 _NO_RIGHTS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _shortage = Shortage()
+_store_problems = _StoreProblems()
 _METHODS: dict[type[Any], str] = {
     Register: "Register",
     NodeReport: "Report",
@@ -318,7 +337,7 @@ def _refusal(problem: Exception) -> tuple[grpc.StatusCode, str]:
         if isinstance(problem, kind):
             return code, str(problem)
     if isinstance(problem, StoreError):
-        _log.error("a call of an agent failed: %s", problem)
+        _store_problems.log(str(problem))
         return grpc.StatusCode.UNAVAILABLE, "the server cannot write its state now"
     if is_shortage(problem):
         _shortage.log(problem)

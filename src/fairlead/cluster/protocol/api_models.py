@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from fairlead.cluster.protocol.access import Role
-from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import NodeState
 from fairlead.model.duration_text import duration
@@ -28,6 +28,7 @@ INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}
 # Why no end is forecast of a job that takes part; "" = one is.
 NoEnd: TypeAlias = Literal[
     "",
+    "ended",
     "finishing",
     "stands still",
     "node silent",
@@ -37,6 +38,7 @@ NoEnd: TypeAlias = Literal[
     "rate unknown",
 ]
 NO_END: dict[NoEnd, str] = {
+    "ended": "its processes have ended, which is not booked yet",
     "finishing": "nobody knows how long its script takes after the last step",
     "stands still": "it stands still",
     "node silent": "its node is silent",
@@ -102,7 +104,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     failures: int
     run_s: float  # time on devices, starts included
-    lost_steps: float  # done again after failures; known when the next attempt has loaded
+    # done again after failures, known when the next attempt has loaded; where none follows, lost
+    lost_steps: float
     overhead_s: float  # handover of devices, starting, loading, saving, stopping
     rates: dict[str, float]  # steps/s believed, by accelerator type
     measured_rate: float | None  # steps/s measured where it runs or ran last
@@ -137,6 +140,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     search: int | None = None  # of which it is a trial; None = of none
     trial: int | None = None  # its number there, from 0 on
     parameters: dict[str, bool | int | float | str] = {}  # of the trial
+
+    @property
+    def gave_up(self) -> bool:
+        """Return whether it has ended before its last step: what it lost is not done again."""
+        return self.state in ("cancelled", "dropped", "killed")
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,10 +184,11 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_step_unknown(self) -> bool:
-        """Return whether it trained, and ended without a word of how far it came: it was lost with its
-        server."""
+        """Return whether it trained, or may have, and ended without a word of how far it came: it was lost
+        with its server."""
         known = self.reached_step >= 0 or self.to_step > self.from_step
-        return self.ended_s is not None and self.trained_s is not None and not known
+        trained = self.trained_s is not None or self.end in LOST_ENDS
+        return self.ended_s is not None and trained and not known
 
 
 class ParkedView(msgspec.Struct, frozen=True, kw_only=True):

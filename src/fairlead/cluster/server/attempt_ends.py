@@ -100,7 +100,7 @@ class AttemptEnds:
         if not failure and not attempt.killed_late:
             # Where it stood as it was to stop says nothing of its end
             attempt.record.traceback = "" if attempt.raised is None else attempt.raised.traceback
-        row.reached_step = max(row.reached_step, attempt.reached())
+        row.reached_step = max(row.reached_step, attempt.reached(), attempt.failed_at)
         if completed:
             _take_over_total(attempt)
         keeps = row.total_steps if completed else attempt.resumable_steps()
@@ -133,11 +133,12 @@ class AttemptEnds:
         if completed and row.state not in ENDED_STATES:
             self._measure_fairness(row, now)
         if self._ended_in_round(attempt, now, keeps, failure):
-            return
-        if row.state not in ENDED_STATES:
+            pass
+        elif row.state not in ENDED_STATES:
             self._ended_late(attempt, now, keeps, completed, bool(failure))
         elif row.state != "completed":  # it was cancelled, and has saved since
             row.steps, row.counted_s = keeps, now
+        self._steps.give_up(row)
 
     def _judge_death(self, attempt: Attempt, now: float) -> DeathDecision | None:
         """Judge whether a job is to blame for the death of an agent or a spawner with which it ended."""

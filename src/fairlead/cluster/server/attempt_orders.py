@@ -205,10 +205,11 @@ class AttemptOrders:
         record.to_step = step
         if attempt.ordered:
             reached = max(attempt.done(), step, attempt.failed_at)
-            unheard = (
-                leader is None and record.trained_s is not None
-            )  # since the server was started
+            # Since the server was started. What an unmanaged one told before that is not written down.
+            unheard = leader is None and record.trained_s is not None
             is_known = reached > record.from_step or not unheard
+            if row.spec.unmanaged:
+                is_known = leader is not None or not attempt.is_recovered
             record.reached_step = reached if is_known else -1.0
         if not attempt.ordered:
             record.from_step = step
@@ -230,7 +231,7 @@ class AttemptOrders:
         if leader is not None:
             cost_s = overhead_s(record)
             row.overhead_s += cost_s
-            self._steps.count_lost_time(attempt, cost_s - max(record.wait_s, 0.0))
+            self._steps.count_lost_time(row, cost_s - max(record.wait_s, 0.0))
         if attempt.ordered:
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted

@@ -4,13 +4,17 @@ from collections.abc import Iterator, Sequence
 
 from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.unbooked_ends import unbooked_end
 from fairlead.model.duration_text import duration
 
 
-def place(attempt: Attempt) -> str:
-    """The devices of an attempt, in words; those of nodes where it has ended are left out."""
+def place(attempt: Attempt, ended: Sequence[str] = ()) -> str:
+    """The devices of an attempt, in words; those of nodes where it has ended are left out. ended: nodes that
+    say so, which may not be booked yet."""
     left = {
-        node: devices for node, devices in attempt.placement().items() if not attempt.has_left(node)
+        node: devices
+        for node, devices in attempt.placement().items()
+        if not attempt.has_left(node) and node not in ended
     }
     count = sum(map(len, left.values()))
     return f"{count} x {attempt.record.accelerator} of {','.join(left)}"
@@ -29,7 +33,7 @@ def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:
     return status.reason or "its processes are being ended"
 
 
-def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:
+def describe_stop(fleet: Fleet, attempts: Sequence[Attempt], now_s: float) -> str:
     """Return which attempt of a job is being stopped, what it holds, and where the job goes on.
     Without a full stop; "" where none is. attempts: of the job, oldest first; now_s: the cluster's time."""
     holds = holder(attempts)
@@ -41,18 +45,19 @@ def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:
         parts.append(f"told to stop {duration(max(now_s - ordered_s, 0.0))} ago")
     left = all(map(holds.has_left, holds.nodes))
     does = "stands still" if holds.row.spec.is_suspended else "saves"
-    rest = (
+    ended = unbooked_end(fleet, holds)
+    rest = ended or (
         f"has left its devices, and {does}" if left else f"holds {place(holds)} until it has ended"
     )
-    text = f"{', '.join(parts)}, and {rest}"
+    text = f"{', '.join(parts)}{';' if ended else ', and'} {rest}"
     if newest is holds or newest.stopping:
         return text
     return f"{text}; then the job goes on on {place(newest)}"
 
 
-def stop_sentences(attempts: Sequence[Attempt], now_s: float) -> Iterator[str]:
+def stop_sentences(fleet: Fleet, attempts: Sequence[Attempt], now_s: float) -> Iterator[str]:
     """Yield what ``describe_stop`` says as a sentence, and where its ranks stand if they do not end."""
-    if text := describe_stop(attempts, now_s):
+    if text := describe_stop(fleet, attempts, now_s):
         yield f"Its {text}."
         if stall := attempts[0].row.stall:
             yield (

@@ -30,6 +30,7 @@ _PLURALS = (
     ("is on a silent node", "are on silent nodes"),
     ("runs on a node that is", "run on nodes that are"),
     ("is past", "are past"),
+    ("is over", "are over"),
     ("is being ended, and starts", "are being ended, and start"),
     ("reach its", "reach their"),
 )
@@ -41,6 +42,7 @@ _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("waits for storage", "cannot reach its checkpoints"),
     ("rate unknown", "has no rate yet, stated or measured"),
     ("finishing", "is past the last step and has not ended"),
+    ("ended", "is over, which is not booked yet"),
 )
 
 

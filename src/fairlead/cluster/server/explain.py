@@ -58,8 +58,8 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
             return
     if source.state.commit_error:
         yield (
-            "Nothing can be written down just now, so nothing new begins, and ends of attempts are not "
-            f"known yet: {source.state.commit_error}."
+            "Nothing can be written down just now, so nothing new begins, and no end of an attempt is "
+            f"booked: {source.state.commit_error}."
         )
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
@@ -97,7 +97,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     elif attempt is not None and not attempt.stopping:
         yield from placed(reader, job, attempt)
     else:
-        yield from waiting(reader, job)
+        yield from waiting(reader, job, attempts)
     yield share_sentence(source, job)
     yield pair_sentence(reader, job)
     yield starts_over(job)
@@ -112,7 +112,7 @@ def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
     if found is None or found.lost:
         return
     if found.stopping:
-        yield from stop_sentences(live, source.state.now_s())
+        yield from stop_sentences(source.state.fleet, live, source.state.now_s())
     else:
         number = found.record.attempt
         yield f"Its attempt {number} runs on {place(found)} until it is told to stop."

@@ -20,6 +20,7 @@ from fairlead.cluster.server.explanation_source import (
 )
 from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.silence import silence
+from fairlead.cluster.server.unbooked_ends import EXIT_0, ended_nodes, exit_words, unbooked_end
 from fairlead.cluster.store.job_views import cannot_start
 from fairlead.model.duration_text import duration
 
@@ -44,9 +45,18 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         yield f"It holds {place}."
     elif activity == "training":
         yield f"It runs on {place}{_faster(job)}."
-    elif activity == "finishing" and attempt.first_node in attempt.gone:
-        yield f"Its ranks on {attempt.first_node} have ended with exit code 0; others run on {place}."
-        yield "It is complete when those have ended so too."
+    elif activity == "ended":
+        why = unbooked_end(source.state.fleet, attempt)
+        yield f"{why[:1].upper()}{why[1:]}."
+        yield "What becomes of it is told when that is written down."
+    elif activity == "finishing" and (ended := ended_nodes(source.state.fleet, attempt)):
+        left = place_of(attempt, ended)
+        how = exit_words(source.state.fleet, attempt, ended)
+        yield f"Its ranks on {','.join(ended)} have ended{how}; others run on {left}."
+        if how == EXIT_0:
+            yield "It is complete when those have ended so too."
+        else:
+            yield "What becomes of it is decided when those have ended too."
     elif activity == "finishing":
         since = attempt.finishing_since
         ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
@@ -87,7 +97,7 @@ def _moving(source: ExplanationSource, before: Attempt, following: Attempt) -> I
             yield "It moves when that is ready, or when another job is to have its devices."
     else:
         live = list(source.state.registry.live.get(following.row.id, ()))
-        yield from stop_sentences(live, source.state.now_s())
+        yield from stop_sentences(source.state.fleet, live, source.state.now_s())
 
 
 def cannot_go_on(source: ExplanationSource, attempt: Attempt) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Explanations of what is in the way of a job that has no devices, and when that may change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.being_stopped import stop_sentences
 from fairlead.cluster.server.explain_preemption import why_not_preempted
@@ -26,13 +27,13 @@ from fairlead.cluster.server.silence import silence_of_stopping
 from fairlead.model.duration_text import duration
 
 
-def waiting(reader: Reader, job: JobView) -> Iterator[str]:
-    """Yield sentences on what is in the way of a job."""
+def waiting(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Iterator[str]:
+    """Yield sentences on what is in the way of a job. attempts: of it, those that have ended too."""
     source = reader.source
     live = list(source.state.registry.live.get(job.id, ()))
-    yield from stop_sentences(live, source.state.now_s())
+    yield from stop_sentences(source.state.fleet, live, source.state.now_s())
     if not live:
-        yield _parked(source, job)
+        yield _parked(source, job, attempts)
     if quiet := silence_of_stopping(source.state, live):
         yield f"{quiet[:1].upper()}{quiet[1:]}."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
@@ -73,20 +74,26 @@ def _own_devices(source: ExplanationSource, job: JobView) -> str:
     )
 
 
-def _parked(source: ExplanationSource, job: JobView) -> str:
-    """A sentence on a job that is parked; "" for others."""
+def _parked(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptView]) -> str:
+    """A sentence on a job that is parked; "" for others. What an attempt did that was lost for the server (it
+    has been restored since) nobody has told."""
     found = parked_on(source.state.fleet, job.id)
     if not found:
         return ""
     size = sum(one.memory_bytes for one in found.values())
     ago_s = max(one.age_s for one in found.values())
     row = source.state.registry.jobs.get(job.id)
-    only = row is not None and row.spec.is_suspended
-    then = "runs on the same devices there or not at all" if only else "can go on there at once"
-    return (
+    text = (
         f"It has been parked on {', '.join(sorted(found))} for {duration(ago_s)}, in {size / 1e6:,.0f} MB of "
-        f"memory, and {then}, from step {job.steps:,.0f}."
+        "memory"
     )
+    if row is None or any(one.attempt != row.saved_by for one in found.values()):
+        return f"{text}."  # nothing goes on with it
+    only = row.spec.is_suspended
+    then = "runs on the same devices there or not at all" if only else "can go on there at once"
+    lost = any(one.attempt == row.saved_by and one.end in LOST_ENDS for one in attempts)
+    where = "where it was parked" if lost else f"from step {job.steps:,.0f}"
+    return f"{text}, and {then}, {where}."
 
 
 def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:

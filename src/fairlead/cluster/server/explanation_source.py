@@ -12,17 +12,21 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
 from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
+from fairlead.cluster.server.unbooked_ends import unbooked_end
 
 STUCK_S = 30.0  # without a step, and
 STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may hang
 NAMED = 3  # jobs or nodes that a sentence names
-Activity: TypeAlias = Literal["silent", "training", "starting", "stopping", "stuck", "finishing"]
+Activity: TypeAlias = Literal[
+    "silent", "training", "starting", "stopping", "stuck", "finishing", "ended"
+]
 # What a device is said to be held for, where the jobs on it do different things.
 ACTIVITY_ORDER: tuple["Activity", ...] = (
     "silent",
     "stuck",
     "training",
     "finishing",
+    "ended",
     "stopping",
     "starting",
 )
@@ -33,6 +37,7 @@ _PHRASES: dict[Activity, str] = {
     "stopping": "held by {} told to stop and not ended yet",
     "stuck": "held by {} without a step for long, perhaps hanging",
     "finishing": "held by {} past the last step and not ended yet",
+    "ended": "held by {} ended, which is not booked yet",
 }
 ALLOCATED_TO = "held by "
 
@@ -104,10 +109,12 @@ def activity_of(state: ClusterState, attempt: Attempt) -> Activity:
 def last_activity(state: ClusterState, attempt: Attempt) -> Activity:
     """Return the activity of an attempt that has not ended, as of when its node was last heard of."""
     if attempt.stopping:
-        return "stopping"
+        return "ended" if unbooked_end(state.fleet, attempt) else "stopping"
     status = state.fleet.status(attempt.first_node, attempt.key)
     if status is None:
         return "starting"
+    if unbooked_end(state.fleet, attempt):
+        return "ended"
     if attempt.broken:
         return "stopping"
     if status.state == "ended" or status.completed or status.finishing:

@@ -13,6 +13,7 @@ from fairlead.cluster.server.explain_placement import (
 from fairlead.cluster.server.least_times import newest_rate
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.storage_waits import found_no_storage
+from fairlead.cluster.server.unbooked_ends import unbooked_end
 from fairlead.cluster.store.rows import JobRow
 
 
@@ -20,6 +21,7 @@ from fairlead.cluster.store.rows import JobRow
 class ForecastObstacles:
     """Conditions that prevent a forecast of a job's end."""
 
+    ended: bool  # which is not booked yet
     finishing: bool
     stands_still: bool
     waits_for_node: bool
@@ -31,6 +33,8 @@ class ForecastObstacles:
     @property
     def no_end(self) -> NoEnd:
         """The first reason why no end is forecast; "" if one is."""
+        if self.ended:
+            return "ended"
         if self.finishing:
             return "finishing"
         if self.stands_still:
@@ -50,6 +54,7 @@ def forecast_obstacles(cluster: ClusterState, job: int, state: JobState) -> Fore
     """Return the obstacles to forecasting a job's end, as of now. state: the state that is shown."""
     row, newest = cluster.registry.jobs.get(job), cluster.registry.newest(job)
     return ForecastObstacles(
+        ended=bool(unbooked_end(cluster.fleet, newest)),
         finishing=state == "finishing",
         stands_still=stands_still(cluster, job),
         waits_for_node=waits_for_node(cluster, job),

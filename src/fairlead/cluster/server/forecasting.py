@@ -72,6 +72,7 @@ from fairlead.cluster.server.rates import (
     with_pairs_of,
 )
 from fairlead.cluster.server.server_loop import ServerLoop
+from fairlead.cluster.server.start_times import StartForecasts
 from fairlead.cluster.store.job_views import story
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import ConfigError, StoreError
@@ -105,6 +106,9 @@ class Forecasting:
             solves=loop.parts.rounds.solves,
             costs=loop.parts.attempts.costs,
             device_uses=RecentResults[DeviceUse](loop.state.fleet.monotonic),
+        )
+        self._starts = StartForecasts(
+            loop.state, loop.parts.attempts.starts, loop.parts.jobs.retries.program_starts
         )
         self._outcomes = Outcomes(directory / "forecasts.db")
         self.forecaster = Forecaster(self._task, loop.state.round_s, self._outcomes)
@@ -316,6 +320,8 @@ class Forecasting:
             measured=measured_factors(inputs),
             unknown=inputs.unknown,
             restart_costs=RestartCosts(inputs.restart_s),
+            start_s=self._starts.start_s(),
+            starting=self._starts.left_s(),
             history=inputs.history,
             early_s=self._state.early_s,
         )

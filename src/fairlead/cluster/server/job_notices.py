@@ -14,7 +14,6 @@ from fairlead.cluster.protocol.deadlines import standing
 from fairlead.cluster.protocol.notices import NotedJob, Notice, NoticeKind
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.store.rows import JobRow
 
 PREFIX = "notice/"  # of the keys of notices among the store's other facts
@@ -40,11 +39,9 @@ class JobNotices:
         self._next = max(self._next, int(time.time() * 1000))  # above those delivered before
 
     def job_ended(self, row: JobRow) -> None:
-        """A job has ended, as its row says."""
-        if not row.end_noted:
-            newest = self._state.registry.newest(row.id)  # it may still be about to end
-            by_now = 0.0 if newest is None else steps_by_now(self._state.fleet, newest)
-            self._add("job.ended", row, steps=max(row.steps, row.countable(by_now)))
+        """A job has ended, as its row says. What still runs of it may save more: it is waited for."""
+        if not row.end_noted and not self._state.registry.live.get(row.id):
+            self._add("job.ended", row)
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over and booked. failure: why it failed, "" = it did not."""
@@ -53,6 +50,10 @@ class JobNotices:
             row.end_noted = True  # its row says so when the round ends
             self._state.registry.dirty_jobs.add(row.id)
             self._add("job.ended", row, completed_s=attempt.over_s(self._state.now_s()))
+        if not (row.open or row.end_noted or self._state.registry.live.get(row.id)):
+            row.end_noted = True
+            self._state.registry.dirty_jobs.add(row.id)
+            self._add("job.ended", row, steps=attempt.record.to_step)
         if failure and row.open:
             self._add("job.failed", row, failure)
         times, rest = divmod(row.preemptions, MANY_PREEMPTIONS)

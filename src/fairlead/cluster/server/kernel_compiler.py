@@ -23,8 +23,9 @@ def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda
     missing can be cached; the children end with this process. before: called if something has to be compiled,
     which takes minutes. Returns how many were missing."""
     missing = _missing(modules)
-    if jit.needs_compilation():
+    if missing or jit.needs_compilation():
         before()
+    if jit.needs_compilation():
         jit.announce_all(missing)
         # They meet in the middle.
         ends = (_FORWARDS, _BACKWARDS)[: min(missing, len(os.sched_getaffinity(0)))]
@@ -44,11 +45,12 @@ def compiled_in_background(
 
     before: called if something has to be compiled."""
     missing = _missing(modules)
+    if missing or jit.needs_compilation():
+        before()
     if not jit.needs_compilation():
         jit.prepare()  # where nothing can be kept
         yield
         return
-    before()
     jit.announce_all(missing, " in the background")
     with _compiler(modules, _BACKGROUND) as child:
         # A process of which nobody has taken the end would still count as living.

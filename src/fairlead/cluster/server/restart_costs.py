@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fairlead.cluster.forecasting.forecast import UNBOUNDED_COST_S
+from fairlead.cluster.forecasting.forecast_starts import UNBOUNDED_COST_S
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState

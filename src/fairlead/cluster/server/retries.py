@@ -22,13 +22,12 @@ from fairlead.cluster.server.start_facts import (
     public_reason,
     reached,
     stood_still,
-    waited_s,
 )
+from fairlead.cluster.server.start_times import ProgramStarts
 from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,
-    Program,
     RetryPolicy,
     added,
     judge_job,
@@ -44,7 +43,6 @@ from fairlead.model.events import (
 from fairlead.model.job import JobId
 
 _log = logging.getLogger(__name__)
-MAX_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
 FIRST_S = 5.0  # the wait before the first retry
 MAX_BACKOFF_FACTOR = 60  # the longest one over the first
@@ -82,7 +80,7 @@ class Retries:
         self.backoff = Backoff(first_s, MAX_BACKOFF_FACTOR * first_s)
         self.settled_s = min(SETTLED_S, 2 * state.round_s)
         self._to_drop: dict[int, None] = {}
-        self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
+        self.program_starts = ProgramStarts()
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
         self._looked_s = 0.0
         # Jobs that wait only because they were suspected
@@ -127,15 +125,7 @@ class Retries:
 
     def trains(self, attempt: Attempt) -> None:
         """An attempt has got as far as its first step."""
-        record = attempt.record
-        if record.trained_s is not None:
-            # Without the wait for its devices, which those before it may have held for as long as they hung.
-            took_s = max(record.trained_s - record.since_s - waited_s(attempt), 0.0)
-            attempt.row.usual_start_s = max(attempt.row.usual_start_s, took_s)
-            program = program_run(attempt.row)
-            if len(self._start_s) >= MAX_PROGRAMS:
-                self._start_s.pop(next(iter(self._start_s)))
-            self._start_s[program] = attempt.row.usual_start_s
+        self.program_starts.trains(attempt)
         self._trains(attempt, self._state.now_s())
 
     def _trains(self, attempt: Attempt, since_s: float) -> None:
@@ -271,9 +261,8 @@ class Retries:
         row = attempt.row
         if row.spec.unmanaged:
             self._unsettled[attempt.key] = attempt
-        elif row.usual_start_s < 0:
-            program = program_run(row)
-            row.usual_start_s = self._start_s.get(program, -1.0)
+        else:
+            row.usual_start_s = self.program_starts.of(row)
 
     def judge_nodes(self) -> None:
         """Take nodes that are to blame out of service."""

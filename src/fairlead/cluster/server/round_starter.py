@@ -112,6 +112,7 @@ class RoundStarter:
             self._steps.forget(job)
             self._state.close_job(row)
             self._orders.stop(job, AttemptEnd(row.state))
+            self._steps.give_up(row)
 
     def _stop_others(self, attempts: dict[int, Attempt], taken: set[tuple[str, int]]) -> None:
         """Stop what has no place in a round. taken: (node, device) of those that have. Pinned jobs run on

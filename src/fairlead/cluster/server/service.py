@@ -37,6 +37,7 @@ from fairlead.cluster.protocol.study import StudySpec
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.array_tasks import count_tasks
 from fairlead.cluster.server.asked_nodes import with_nodes_asked_for
+from fairlead.cluster.server.cancellation import cancel_job
 from fairlead.cluster.server.durable_answers import DurableAnswers
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.held_jobs import is_held_at_first
@@ -61,8 +62,7 @@ from fairlead.cluster.store.rows import AttemptRow, JobRow, NodeRow, UserRow
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.tokens import check_name, check_tenant
 from fairlead.errors import ConfigError, StoreError
-from fairlead.model.events import JobsCancelled, JobsPaused, JobsReweighted
-from fairlead.model.job import JobId
+from fairlead.model.events import JobsPaused, JobsReweighted
 from fairlead.policies import registry
 
 _Result = TypeVar("_Result")
@@ -233,12 +233,7 @@ class Service:
         return row.open and self.viewer.displayed_state(row) not in ENDED_STATES
 
     def _cancel(self, row: JobRow) -> None:
-        engine, now = self.engine, self.engine.state.now_s()
-        engine.parts.jobs.admission.unfit.discard(row.id)
-        if row.id in engine.parts.jobs.admission.unplaced:
-            engine.parts.jobs.admission.end_outside(row, "cancelled", row.stopped_by)
-            return
-        engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
+        cancel_job(self.engine, row)
 
     def pause(self, caller: Caller, job: int) -> list[str]:
         """It saves, stops, and waits to be resumed. Returns sentences about work that is lost."""

@@ -77,21 +77,35 @@ class StepAccounting:
         """So many steps of a job have to be done again. own: those of this attempt, which has ended, by the
         next one, and nothing is kept; else those of attempts before it, by this one."""
         row, registry = attempt.row, self._state.registry
-        kept = 0.0 if own else row.steps
-        done = kept + row.lost_steps + steps  # in all its device time, wherever that was
-        trained_s = max(
-            row.run_s - row.overhead_s, 0.0
-        )  # what starts and stops took is lost anyway
-        row.lost_steps += steps
+        self._lose(row, steps, 0.0 if own else row.steps)
         attempt.record.lost_steps += steps
         attempt.record.lost_own = own
-        self.count_lost_time(attempt, trained_s * steps / done if done > 0 else 0.0)
-        registry.dirty_jobs.add(row.id)
         registry.dirty_attempts[attempt.key] = attempt.record
 
-    def count_lost_time(self, attempt: Attempt, seconds: float) -> None:
-        """So many seconds of its devices were lost."""
-        row = attempt.row
+    def give_up(self, row: JobRow) -> None:
+        """A job has ended before its last step: what it has done and not kept is lost, now that nothing of it
+        runs any more."""
+        if row.open or row.state == "completed" or self._state.registry.live.get(row.id):
+            return
+        reached, kept = max(row.reached_step, row.steps), row.steps
+        if row.spec.is_suspended and row.starts_over:  # it was in the memory of its program
+            kept = 0.0
+        if reached > kept:
+            self._lose(row, reached - kept, kept)
+        row.reached_step = 0.0
+
+    def _lose(self, row: JobRow, steps: float, kept: float) -> None:
+        """So many steps of a job are lost, and with them their part of the time for which it trained. kept:
+        steps that are not."""
+        done = kept + row.lost_steps + steps  # in all its device time, wherever that was
+        # What starts and stops took is lost anyway
+        trained_s = max(row.run_s - row.overhead_s, 0.0)
+        row.lost_steps += steps
+        self.count_lost_time(row, trained_s * steps / done if done > 0 else 0.0)
+        self._state.registry.dirty_jobs.add(row.id)
+
+    def count_lost_time(self, row: JobRow, seconds: float) -> None:
+        """So many seconds of a job's devices were lost."""
         more = seconds * row.spec.scale_factor
         row.lost_device_s += more
         self._state.registry.totals_of(row.tenant).lost_device_s += more

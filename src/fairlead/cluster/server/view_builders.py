@@ -43,6 +43,7 @@ from fairlead.cluster.server.silence import silence, silence_of_stopping
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.server.storage_waits import StorageWaits
 from fairlead.cluster.server.tally import Tally, TenantTally
+from fairlead.cluster.server.unbooked_ends import unbooked_end
 from fairlead.cluster.store.backup import backup_age_s
 from fairlead.cluster.store.failures import waiting, waiting_for_storage
 from fairlead.cluster.store.job_views import (
@@ -106,7 +107,7 @@ class ViewBuilder:
             steps = steps_by_now(cluster.fleet, reporting)
         state, ended_s, reason = self._displayed(row)
         if not cluster.halted:
-            stop = describe_stop(live, self._now())
+            stop = describe_stop(cluster.fleet, live, self._now())
             quiet = silence_of_stopping(cluster, live)
             reason = "; ".join(filter(None, [reason, stop, quiet]))
         counted_s = (
@@ -201,10 +202,12 @@ class ViewBuilder:
         return silence(self._state, attempt) if quiet and attempt is not None else ""
 
     def _end(self, row: JobRow) -> str:
-        """Return why the agent of a job with devices ends its attempt."""
+        """Return how the processes of a job with devices have ended, or why its agent ends them."""
         if row.state not in ON_DEVICES:
             return ""
         attempt = self._state.registry.newest(row.id)
+        if ended := unbooked_end(self._state.fleet, attempt):
+            return ended
         why = ended_by_agent(self._state.fleet, attempt)
         again = attempt is not None and not attempt.broken
         if why and attempt is not None and again and attempt.finishing:

@@ -252,12 +252,15 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
     """Return what happened to a job as (time, words), oldest first; seconds of the cluster's time."""
     events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
     left = 0.0  # steps that the attempt before has lost of its own
+    least = ""  # where nobody knows how many it had done
     for attempt in attempts:
         redone = left if attempt.lost_own else left + attempt.lost_steps
         left = attempt.lost_steps if attempt.lost_own else 0.0
         devices = ",".join(map(str, attempt.devices))
         where = f"{attempt.accelerator} {devices} of {attempt.node}"
-        again = f", does {redone:.0f} steps again" if redone > 0 else ""
+        steps = f"{redone:.0f} step{'s' * (round(redone) != 1)}"
+        again = f", does {least}{steps} again" if redone > 0 else ""
+        least = "at least " if attempt.is_step_unknown else ""
         events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
         if attempt.origin:  # of an unmanaged one nobody knows when it trained
             began_s = attempt.began_s if attempt.trained_s is None else attempt.trained_s

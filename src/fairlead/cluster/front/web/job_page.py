@@ -98,7 +98,7 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ("First step", started),
         ("On devices for", duration(job.run_s)),
         ("Overhead", duration(job.overhead_s)),
-        ("Steps done again", count(job.lost_steps)),
+        (f"Steps {'lost' if job.gave_up else 'done again'}", count(job.lost_steps)),
         ("Starts", f"{job.starts}: {job.preemptions} preempted, {job.failures} failed"),
         (
             "Steps per second, measured",
