@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
 WRITTEN_S = 2.0  # for what was read to become durable; else the last commit is shown
 NOTED_S = 0.05  # the driver notes that it has changed a job well within that
-LOOK_S = 0.002  # between two looks
+LOOK_S = 0.005  # between two looks
 
 
 class DurableAnswers:
@@ -50,10 +50,13 @@ class WrittenJobs:
     def wait(self, jobs: Collection[int]) -> None:
         """Wait until what was just read of these jobs is durable. Raises StoreError where it cannot be
         written, or that takes too long."""
+        changed = self._state.registry.dirty_jobs  # since the last commit
         began = time.monotonic()
         while not self._is_idle():
             waited_s = time.monotonic() - began
-            if self._changed().isdisjoint(jobs):
+            # One by one: a set that the driver changes meanwhile cannot be gone through, and copies of it
+            # would keep the interpreter from the driver.
+            if not any(job in changed for job in jobs):
                 if waited_s >= NOTED_S:
                     return
             elif why := self._state.commit_error:
@@ -63,9 +66,3 @@ class WrittenJobs:
                     "what has become of it is not written down yet: the server is busy"
                 )
             time.sleep(LOOK_S)
-
-    def _changed(self) -> set[int]:
-        """Jobs of which something has changed since the last commit."""
-        registry = self._state.registry
-        attempts = registry.dirty_attempts.copy().values()
-        return {*registry.dirty_jobs.copy(), *(one.job for one in attempts)}
