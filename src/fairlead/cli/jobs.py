@@ -147,7 +147,7 @@ class JobName(NamedTuple):
 def _job_name(text: str) -> JobName:
     found = re.fullmatch(r"(?:(array|search):)?([0-9]{1,16})", text)
     if found is None:
-        raise typer.BadParameter(f"expected the id of a job, array:ID or search:ID, got {text!r}")
+        raise typer.BadParameter(f"{text!r} is neither the id of a job nor array:ID nor search:ID")
     return JobName(int(found[2]), found[1] or "job")
 
 

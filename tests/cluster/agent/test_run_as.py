@@ -387,6 +387,25 @@ def test_the_cluster_s_directory_of_checkpoints_has_a_folder_of_each_user(folder
     run(folder, play)
 
 
+def test_what_is_wrong_with_a_folder_of_the_job_s_own_is_said_of_what_it_is(folder: Path) -> None:
+    closed, others, link = folder / "closed", folder / "others", folder / "link"
+    for path, uid, mode in ((closed, pwd.getpwnam(DAEMON).pw_uid, 0), (others, 65534, 0o700)):
+        path.mkdir()
+        os.chown(path, uid, -1)
+        path.chmod(mode)
+    link.symlink_to(others)
+
+    async def play(server: Server, agent: RunningAgent) -> None:
+        reasons = []
+        for number, path in ((1, closed), (2, link)):
+            await server.order(plain(number, "true", checkpoint_dir=str(path), tenant="apes"))
+            reasons.append((await server.until_state((number, 1), "ended")).reason)
+        assert "does not let its own user 'daemon' in (its mode is 000: chmod u+rwx)" in reasons[0]
+        assert "belongs to the OS user 65534, and this node runs the job as 'daemon'" in reasons[1]
+
+    run(folder, play)
+
+
 def test_ranks_of_others_are_ended_when_agents_die(folder: Path) -> None:
     async def play(server: Server, agent: RunningAgent) -> None:
         script = "trap '' TERM; (setsid env -i sleep 600 &) ; echo ready; while :; do sleep 1; done"

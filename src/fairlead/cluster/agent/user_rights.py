@@ -6,6 +6,7 @@ into it, since it was root's. What it answers is decoded as data, and never run.
 """
 
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -309,11 +310,14 @@ def _launch(request: MakeLaunch) -> Launch:
 def _not_usable(path: Path, assignment: Assignment, user: OsUser) -> str:
     """Return why the checkpoint directory is none for this user; "" = it is one. One that the cluster has
     named must be the user's own: another may have made it where all can."""
-    owner = path.lstat().st_uid
     named_by_job = assignment.checkpoint_dir and not assignment.checkpoint_root
+    found = path.stat() if named_by_job else path.lstat()
+    owner, mode = found.st_uid, stat.S_IMODE(found.st_mode)
     usable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
     if usable and (named_by_job or owner == user.uid):
         return ""
+    if owner == user.uid:
+        return f"does not let its own user {user.name!r} in (its mode is {mode:03o}: chmod u+rwx)"
     return (
         f"belongs to the OS user {owner}, and this node runs the job as {user.name!r} ({user.uid}), who "
         "may not use it (give it to that user: chown -R)"
