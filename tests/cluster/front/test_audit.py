@@ -5,6 +5,7 @@ import os
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -14,7 +15,8 @@ from tests.call_command import call
 from tests.cluster.served import Served, served
 
 from fairlead.cluster.agent.server_client import AgentClient, RefusedError
-from fairlead.cluster.front.audit import TOKEN_DIGITS
+from fairlead.cluster.front import audit
+from fairlead.cluster.front.audit import TOKEN_DIGITS, AuditedFacade, RequestRecord
 from fairlead.cluster.front.audit_writer import (
     MAX_REFUSALS,
     MAX_REFUSALS_OF_ALL,
@@ -301,3 +303,18 @@ def test_entries_that_could_not_be_written_are_written_before_the_next(tmp_path:
 )
 def test_jobs_are_named_in_ranges(ids: list[int], text: str) -> None:
     assert jobs_text(ids) == text
+
+
+def test_a_search_is_noted_with_its_id() -> None:
+    """Lines on it that follow have the id alone."""
+    record = RequestRecord()
+    token = audit._record.set(record)
+    try:
+        inner: Any = SimpleNamespace(submit_search=lambda *_: 9)
+        writer: Any = SimpleNamespace(check=lambda: None)
+        study: Any = SimpleNamespace(name="lr")
+        facade: Any = AuditedFacade(inner, writer)
+        assert facade.submit_search(None, study, "apes") == 9
+        assert record.object == "search 9 'lr' for tenant apes"
+    finally:
+        audit._record.reset(token)

@@ -124,10 +124,11 @@ class AuditedFacade:
             except FairleadError as problem:
                 record.reason = str(problem)
                 raise
+            tenant = f" for tenant {given[1]}" if given[1:2] and given[1] else ""
             if method == "submit":
-                record.object = jobs_text(result) + f" for tenant {given[1]}" * bool(
-                    given[1:2] and given[1]
-                )
+                record.object = jobs_text(result) + tenant
+            elif method == "submit_search":
+                record.object = f"search {result} {given[0].name!r}{tenant}"[:MAX_TEXT]
             return result
 
         return run
