@@ -162,3 +162,33 @@ def test_a_policy_that_cannot_be_loaded_does_not_spoil_the_list() -> None:
     assert found["mine"].program == "x_ij = mine."
     assert found["mine"].source == "some-policies"
     assert "cannot be loaded" in found["gone"].program
+
+
+@pytest.mark.parametrize(
+    ("spec", "reads"),
+    [
+        ("las", False),
+        ("tiresias:100,promote=2", False),
+        ("allox=0.5", False),
+        ("partition:2:las", False),
+        ("shockwave", False),
+        ("shockwave:released", False),
+        ("shockwave:/etc/x.toml", True),
+        ("water_filling:e.toml", True),
+        ("max_min_fairness_water_filling_perf=e.toml", True),
+        ("recorded:log", True),
+        ("partition:2:recorded:log", True),
+        ("partition:2:partition:3:water_filling_packed:e.toml", True),
+        ("somebody_elses:x", True),
+        ("somebody_elses", False),
+    ],
+)
+def test_policies_that_may_read_a_file_are_known(spec: str, reads: bool) -> None:
+    assert registry.may_read_file(spec) == reads
+
+
+def test_each_argument_that_is_a_file_is_said_to_be_one() -> None:
+    """Of a policy that is added, too."""
+    harmless = {"tiresias", "allox", "gandiva", "partition"}
+    for entry in registry.BUILT_IN:
+        assert not entry.argument or entry.names_file != (entry.name in harmless), entry.name

@@ -43,7 +43,7 @@ from fairlead.policies.proportional import Proportional
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.policies.recorded_rounds import load_rounds
 from fairlead.policies.request import PolicyFactory, PolicyRequest
-from fairlead.policies.shockwave.options import read_options
+from fairlead.policies.shockwave.options import PRESETS, read_options
 from fairlead.policies.shockwave.planner import Shockwave
 from fairlead.policies.shockwave_reference import factories as shockwave_reference
 from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
@@ -78,6 +78,7 @@ class Entry:
     make: PolicyFactory
     documented: object
     argument: str = ""  # what stands behind the colon; empty = nothing may; [in brackets] = it may
+    names_file: bool = False  # the argument does
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,6 +239,7 @@ BUILT_IN = (
         lambda request: AgnosticWaterFilling(entities=requested_entities(request.argument)),
         AgnosticWaterFilling,
         "[ENTITIES.toml]",
+        names_file=True,
     ),
     Entry(
         "water_filling_aware",
@@ -245,6 +247,7 @@ BUILT_IN = (
         lambda request: WaterFilling(entities=requested_entities(request.argument)),
         WaterFilling,
         "[ENTITIES.toml]",
+        names_file=True,
     ),
     Entry(
         "water_filling_packed",
@@ -252,6 +255,7 @@ BUILT_IN = (
         lambda request: SpaceSharingWaterFilling(entities=requested_entities(request.argument)),
         SpaceSharingWaterFilling,
         "[ENTITIES.toml]",
+        names_file=True,
     ),
     Entry(
         "shockwave",
@@ -259,8 +263,9 @@ BUILT_IN = (
         lambda request: Shockwave(read_options(request.argument or "default")),
         Shockwave,
         "[CONFIG]",
+        names_file=True,
     ),
-    Entry("recorded", (), _recorded, recorded.Recorded, "LOG"),
+    Entry("recorded", (), _recorded, recorded.Recorded, "LOG", names_file=True),
 )
 
 
@@ -277,6 +282,21 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
         if point.name == name:
             return _from_plugin(point, request)
     raise ConfigError(_unknown(name))
+
+
+def may_read_file(spec: str) -> bool:
+    """Return whether to make a policy may read a file that its text names: not for people who may not read it
+    themselves. Of installed policies nobody knows what they do with an argument."""
+    name, *argument = re.split("[:=]", spec, maxsplit=1)
+    if not argument:
+        return False
+    entry = next((one for one in BUILT_IN if name == one.name or name in one.aliases), None)
+    if entry is None:
+        return True
+    if entry.name == "partition":
+        return may_read_file(argument[0].partition(":")[2])
+    is_preset = entry.name == "shockwave" and argument[0] in PRESETS
+    return entry.names_file and not is_preset
 
 
 def code_files(spec: str) -> list[Path]:

@@ -11,7 +11,7 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, compared, engine_node
 
 from fairlead.cli.job_history import expected_end
 from fairlead.cli.terminal_views import comparison_screen
-from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.front.facade import ConflictError, ForbiddenError
 from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
 from fairlead.cluster.protocol.access import Caller
@@ -372,3 +372,21 @@ def test_nodes_that_cannot_be_left_out_are_refused_by_the_name_of_the_field(tmp_
             ConfigError, match=r"^remove_nodes: without them no node would be left$"
         ):
             compared(cluster, WhatIf(remove_nodes=("one",)))
+
+
+@pytest.mark.parametrize("policy", ["recorded", "water_filling", "partition:2:water_filling_aware"])
+def test_users_have_the_server_read_no_files(tmp_path: Path, policy: str) -> None:
+    secret = tmp_path / "secret.toml"
+    secret.write_text('password = "hunter2"\n')
+    bob = Caller(user="bob", tenant="speech", role="user")
+    with engine_nodes(tmp_path) as cluster:
+        for separator in (":",) if ":" in policy else (":", "="):
+            question = WhatIf(policy=f"{policy}{separator}{secret}")
+            with pytest.raises(
+                ForbiddenError, match="only an administrator may have the server read"
+            ):
+                cluster.service.what_if(bob, question)
+            with pytest.raises(
+                ConflictError, match="no nodes"
+            ):  # it is asked on, with nothing to ask
+                cluster.service.what_if(ADMIN, question)
