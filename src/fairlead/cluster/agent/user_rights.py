@@ -300,9 +300,8 @@ def _launch(request: MakeLaunch) -> Launch:
     attempt.addresses = GivenAddresses(progress_port=request.progress_port)
     order = launch(place, attempt, request.master, _ToldAccess()).order
     path = checkpoint_path(place.state, assignment)
-    if why := _not_usable(
-        path, assignment, request.user
-    ):  # until it is given to the user, or elsewhere
+    if why := _not_usable(path, assignment, request.user):
+        # A wait: until it is given to the user, or on another node
         raise DirectoryError(directory_sentence(str(path), why), "out_of_order", str(path))
     return order
 

@@ -28,6 +28,7 @@ from fairlead.cluster.forecasting.forecast_starts import (
     NextStart,
     as_under_way,
     assume_costs,
+    round_under_way,
     starts_under_way,
     with_starts,
 )
@@ -342,11 +343,10 @@ def _done(
     s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, NextStart]
 ) -> dict[int, float]:
     """Steps of the jobs in the round in force up to now: as they are known, or by rate and time."""
-    command, jobs = s.data.round.in_force, s.data.ledger.jobs
-    if not s.data.round.active or command is None:
+    current, jobs = round_under_way(s, now_s), s.data.ledger.jobs
+    if current is None:
         return {}
-    row = {job: i for i, job in enumerate(jobs.id.tolist())}
-    lasted_s = max(now_s - command.time_s, 0.0)
+    command, lasted_s, row = current
     out = {}
     for ids, slot in zip(command.job_groups.tolist(), command.slot.tolist(), strict=True):
         rate = _rates(s, [row.get(job, -1) for job in ids], slot)

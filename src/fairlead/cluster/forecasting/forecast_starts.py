@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from fairlead.cluster.forecasting.fluid_forecast import hysteresis
+from fairlead.model.commands import StartRound
 from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.simulator.true_jobs import JobUnderWay
@@ -46,6 +48,23 @@ def assume_costs(scheduler: Scheduler, costs: RestartCosts, start_s: Mapping[int
             np.maximum(restart_s, SPARED_STARTS * np.array(known_s) / spared, out=restart_s)
 
 
+class RoundUnderWay(NamedTuple):
+    """The round in force."""
+
+    command: StartRound
+    lasted_s: float
+    row: dict[int, int]  # job in the system -> its row in the ledger
+
+
+def round_under_way(s: Scheduler, now_s: float) -> RoundUnderWay | None:
+    """Return the round in force; None = nothing runs."""
+    command = s.data.round.in_force
+    if not s.data.round.active or command is None:
+        return None
+    row = {job: i for i, job in enumerate(s.data.ledger.jobs.id.tolist())}
+    return RoundUnderWay(command, max(now_s - command.time_s, 0.0), row)
+
+
 def starts_under_way(
     s: Scheduler,
     now_s: float,
@@ -55,11 +74,10 @@ def starts_under_way(
 ) -> dict[int, NextStart]:
     """The jobs of the round in force. The first start of a job is free, as in the simulator, unless it is
     known what starts take: then those under way are too."""
-    command, jobs = s.data.round.in_force, s.data.ledger.jobs
-    if not s.data.round.active or command is None:
+    current = round_under_way(s, now_s)
+    if current is None:
         return {}
-    row = {job: i for i, job in enumerate(jobs.id.tolist())}
-    lasted_s = max(now_s - command.time_s, 0.0)
+    command, lasted_s, row = current
     out = {}
     for ids, kept in zip(command.job_groups.tolist(), command.kept.tolist(), strict=True):
         for job in ids:

@@ -8,12 +8,15 @@ from typing import TypeVar
 import numpy as np
 
 from fairlead.cluster.forecasting.forecast import ForecastRun
-from fairlead.cluster.protocol.api_models import Comparison, ForecastSummary, NoEnd
+from fairlead.cluster.front.facade import ForbiddenError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import Comparison, ForecastSummary, NoEnd, WhatIf
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.deadline_forecasts import deadline_notes
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.duration_text import duration
 from fairlead.model.job import Job
+from fairlead.policies import registry
 
 HORIZON_S = 30 * 86_400.0
 NAMED = 10  # jobs of a note
@@ -47,6 +50,15 @@ _NO_END: tuple[tuple[NoEnd, str], ...] = (
 
 
 _Value = TypeVar("_Value")
+
+
+def check_reads_no_file(caller: Caller, question: WhatIf) -> None:
+    """Raise ForbiddenError where a user asks about a policy for which the server may read a file of its own:
+    parts of it would come back in errors."""
+    if caller.role != "admin" and registry.may_read_file(question.policy):
+        raise ForbiddenError(
+            f"policy {question.policy!r}: only an administrator may have the server read a file"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from fairlead.cluster.forecasting.forecaster import (
     Forecaster,
     JobForecast,
 )
-from fairlead.cluster.front.facade import ConflictError, ForbiddenError
+from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
@@ -38,6 +38,7 @@ from fairlead.cluster.server.comparison import (
     HORIZON_S,
     AbsentJobs,
     VisibleJobs,
+    check_reads_no_file,
     comparison,
 )
 from fairlead.cluster.server.deadline_forecasts import (
@@ -192,10 +193,7 @@ class Forecasting:
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """Return a comparison of the forecasts without and with the changes that are asked about. Raises
         ForbiddenError where a user names a policy that may read a file of the server's."""
-        if caller.role != "admin" and registry.may_read_file(question.policy):
-            raise ForbiddenError(
-                f"policy {question.policy!r}: only an administrator may have the server read a file"
-            )
+        check_reads_no_file(caller, question)
         if self._state.halted:
             raise StoreError(self._state.halted)
         if self._state.setup is None:

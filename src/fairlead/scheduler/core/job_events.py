@@ -19,6 +19,7 @@ from fairlead.model.job import Job, JobId
 from fairlead.model.job_index import rows_of
 from fairlead.model.plan import Change
 from fairlead.scheduler.core.batch_size_events import row_at_batch_size
+from fairlead.scheduler.core.bound_jobs import BoundJobs, DevicePositions
 from fairlead.scheduler.core.decisions import end_round_early, retire, when_idle
 from fairlead.scheduler.core.lifecycle import JobPhase
 from fairlead.scheduler.core.paused_jobs import pause, resume, retire_paused
@@ -102,11 +103,18 @@ def nodes_avoided(s: SchedulerData, event: NodesAvoided) -> list[Command]:
 def devices_bound(s: SchedulerData, event: DevicesBound) -> list[Command]:
     """From the next round on a job runs on these devices or not at all; it causes no decision."""
     ledger_of(s, event.job, "cannot bind it to devices")
-    before = {row: one.slot for row, one in s.bound_groups().items()}
+    before = _bound_slots(s, s.bound_jobs.devices.get(event.job, ()), event.job)
     s.bound_jobs.bind(event.job, event.devices)
-    if before != {row: one.slot for row, one in s.bound_groups().items()}:
+    if before != _bound_slots(s, event.devices, event.job):
         s.planning.note(Change.REQUIREMENTS)
     return []
+
+
+def _bound_slots(s: SchedulerData, devices: DevicePositions, job: JobId) -> list[int]:
+    """The slot type on which a job runs that is bound to these devices; none: any."""
+    bound = BoundJobs({job: devices} if devices else {})
+    groups = bound.groups(s.ledger, s.cluster, s.running.topology)
+    return [one.slot for one in groups.values()]
 
 
 def progress_corrected(s: SchedulerData, event: ProgressCorrected) -> list[Command]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fairlead.errors import ThroughputError
 from fairlead.simulator.traces import fields
-from fairlead.simulator.traces.source import HeaderColumns, Source, csv_rows
+from fairlead.simulator.traces.source import Source, csv_cells
 
 Placement: TypeAlias = tuple[
     int, ...
@@ -236,11 +236,5 @@ def _times(source: Source, line: int, cell: dict[str, str]) -> StepTime:
 def _cells(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Source, int, dict[str, str]]]:
     """Yield the file, the line and the cells of each row by column."""
     source = Source(path, ThroughputError)
-    rows = csv_rows(source)
-    line, header = next(rows, (None, None))
-    if header is None or line is None:
-        raise source.fault(None, "is empty")
-    names = HeaderColumns(source, line, header, columns)
-    for number, row in rows:
-        names.check(number, row)
-        yield source, number, {name: row[names.index[name]].strip() for name in columns}
+    for line, cell in csv_cells(source, columns):
+        yield source, line, cell

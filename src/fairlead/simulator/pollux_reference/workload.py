@@ -7,7 +7,7 @@ from pathlib import Path
 from fairlead.errors import TraceError
 from fairlead.simulator.pollux_reference.applications import Application
 from fairlead.simulator.traces import fields
-from fairlead.simulator.traces.source import HeaderColumns, Source, csv_rows
+from fairlead.simulator.traces.source import Source, csv_cells
 
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
@@ -26,15 +26,8 @@ class ElasticJob:
 def read_workload(path: Path, applications: Mapping[str, Application]) -> list[ElasticJob]:
     """The jobs of a file in its order. Raises TraceError."""
     source = Source(path, TraceError)
-    rows = csv_rows(source)
-    line, header = next(rows, (None, None))
-    if header is None or line is None:
-        raise source.fault(None, "is empty")
-    columns = HeaderColumns(source, line, header, _COLUMNS)
     jobs = dict[str, ElasticJob]()
-    for number, row in rows:
-        columns.check(number, row)
-        cell = {name: row[columns.index[name]].strip() for name in _COLUMNS}
+    for number, cell in csv_cells(source, _COLUMNS):
         job = _job(source, number, cell, applications)
         if job.name in jobs:
             raise source.fault(number, f"name: appears twice, got {job.name!r}")

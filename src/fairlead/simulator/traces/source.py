@@ -188,6 +188,19 @@ class HeaderColumns:
         return unused_note(self._count, self._known)
 
 
+def csv_cells(source: Source, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the line and the cells in these columns, by name and without the spaces around them, of each row
+    of a CSV file with a header. Other columns are not looked at."""
+    rows = csv_rows(source)
+    line, header = next(rows, (0, []))
+    if not header:
+        raise source.fault(None, "is empty")
+    names = HeaderColumns(source, line, header, columns)
+    for number, row in rows:
+        names.check(number, row)
+        yield number, {name: row[names.index[name]].strip() for name in columns}
+
+
 def missing_column(name: str, unused: Iterable[str]) -> str:
     """That a column is missing, with the one of the unused columns that is probably meant to be it."""
     near = nearest_name(name, unused)
