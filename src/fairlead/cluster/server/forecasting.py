@@ -191,8 +191,7 @@ class Forecasting:
         return takes_part and not self._state.halted and not waits
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
-        """Return a comparison of the forecasts without and with the changes that are asked about. Raises
-        ForbiddenError where a user names a policy that may read a file of the server's."""
+        """Return a comparison of the forecasts without and with the changes that are asked about."""
         check_reads_no_file(caller, question)
         if self._state.halted:
             raise StoreError(self._state.halted)
