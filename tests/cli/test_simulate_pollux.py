@@ -8,6 +8,8 @@ import pytest
 from tests.call_command import call
 from tests.simulator.pollux_reference.measured import write_application, write_workload
 
+from fairlead.simulator.pollux_reference.training import ElasticTraining
+
 
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[object]:
@@ -83,4 +85,19 @@ def test_input_that_is_wrong_leaves_nothing_behind(
         given[given.index("--devices-per-server") + 1] = 1
     assert call(*given, "--policy", "tiresias", "--out", tmp_path / "out") == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_run_says_that_nothing_was_written(
+    tmp_path: Path,
+    arguments: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ElasticTraining, "advance", interrupted)
+    assert call(*arguments, "--policy", "optimus", "--out", tmp_path / "out") == 130
+    assert capsys.readouterr().err == "fairlead: interrupted; nothing was written\n"
     assert not (tmp_path / "out").exists()

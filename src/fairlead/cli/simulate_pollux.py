@@ -38,6 +38,7 @@ def simulate_pollux(given: SimulationInput, policy: str, out: Path | None, *, js
         try:
             run = simulate_elastic(jobs, chosen, _sizes(given), interval_s, progressed=update)
         except KeyboardInterrupt:
+            print("fairlead: interrupted; nothing was written", file=sys.stderr)
             raise typer.Exit(130) from None
     config = {"policy": policy, "profile": PROFILE, "round_s": interval_s, "input": asdict(given)}
     folder = o.new_folder(out, f"{Path(given.trace).stem}-{policy}-{PROFILE}")
