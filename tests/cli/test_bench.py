@@ -28,6 +28,39 @@ def bench(*arguments: str) -> int:
     return call("bench", "policies", *arguments)
 
 
+def test_decisions_on_elastic_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("--devices", "64,300", "--jobs-per-device", "0.3,2", "--policies", "sia,elastic_srpt")
+    assert call("bench", "elastic", *sizes, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["timings"]
+    assert [(one["policy"], one["devices"], one["jobs"]) for one in told] == [
+        (policy, devices, jobs)
+        for policy in ("sia", "elastic_srpt")
+        for devices, jobs in ((64, 19), (64, 128), (300, 90), (300, 600))
+    ]
+    assert all(one["gap"] <= 1e-12 for one in told if one["devices"] == 64)
+    assert all(one["gap"] <= 1e-2 and one["cpu_s"] > 0 for one in told)
+    assert call("bench", "elastic", "--devices", "64", "--jobs-per-device", "1") == 0
+    assert capsys.readouterr().out.split()[-6:-1][:3] == ["sia", "64", "64"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--devices", "2"), "--devices: at least 3, one of each type, got '2'"),
+        (("--devices", "x"), "--devices: expected whole numbers from 1 to"),
+        (("--jobs-per-device", "0"), "--jobs-per-device: expected numbers above 0"),
+        (("--jobs-per-device", "nan"), "--jobs-per-device: expected numbers above 0"),
+        (("--devices", "9999999", "--jobs-per-device", "999"), "--jobs-per-device: at most"),
+        (("--policies", "las"), "--policies: expected some of elastic_srpt, goodput, pollux, sia"),
+    ],
+)
+def test_wrong_options_of_elastic_decisions(
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("bench", "elastic", *options) == 2
+    assert message in capsys.readouterr().err
+
+
 def table_of(*slots: SlotType) -> Throughputs:
     rate = np.arange(1.0, 2 * len(slots) + 1).reshape(2, len(slots))
     return Throughputs(slots, job_types(("LM", 1), ("ResNet", 4)), rate)

@@ -2,13 +2,15 @@
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead.simulator.pollux_reference.applications import Application, read_applications
-from fairlead.simulator.pollux_reference.policies import elastic_policy
+from fairlead.simulator.pollux_reference.fairness import finish_time_fairness
+from fairlead.simulator.pollux_reference.registry import elastic_policy
 from fairlead.simulator.pollux_reference.simulation import ElasticRun, simulate_elastic
 from fairlead.simulator.pollux_reference.workload import read_workload
 
@@ -42,6 +44,33 @@ def test_completion_times_are_those_published(
     for number in range(1, 9):
         found = run(shared, applications, policy, load, number).jct_s()
         assert found == dict(published[f"workload-{number}"]), f"workload {number}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "load", "number", "most"),
+    [("pollux", "0.5", 5, 1.0), ("pollux", "1.0", 1, 1.0), ("elastic_srpt", "1.0", 1, 0.95)],
+)
+def test_no_worse_than_polluxs_published_search(
+    shared: Path,
+    applications: dict[str, Application],
+    policy: str,
+    load: str,
+    number: int,
+    most: float,
+) -> None:
+    """In the average completion time; benchmarks/pollux_jct.py has all workloads."""
+    path = shared / "golden" / "pollux" / f"jct-pollux-load{load}.json"
+    published = json.loads(path.read_text())["avgs"][f"workload-{number}"]
+    found = run(shared, applications, policy, load, number).jct_s()
+    assert sum(found.values()) / len(found) <= most * published
+
+
+def test_shortest_first_leaves_nobody_behind(
+    shared: Path, applications: dict[str, Application]
+) -> None:
+    found = run(shared, applications, "elastic_srpt", "0.5", 5)
+    rho = finish_time_fairness(found, partial(elastic_policy, "elastic_srpt"), [4] * 16, 60.0)
+    assert max(rho.values()) <= 1.2
 
 
 @pytest.mark.parametrize("number", [1, 5])

@@ -32,6 +32,8 @@ ALL = "all"
 SEQUENCE_JOBS = 300  # default number of jobs in a sequence
 TYPES = "3,10"
 MAX_JOBS, MAX_TYPES = 10_000_000, 100
+MAX_RATIO = 1_000.0  # jobs per device
+MIN_DEVICES, MAX_DEVICES = 3, 10_000_000  # of elastic jobs
 
 app = typer.Typer(
     name="bench",
@@ -103,6 +105,61 @@ def policies_command(
         o.print_json(content)
     else:
         _show(timings, options.changes)
+
+
+@app.command("elastic")
+def elastic_command(
+    devices: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Numbers of devices, of three types.")
+    ] = "64,2048,20000",
+    jobs_per_device: Annotated[
+        str, typer.Option(metavar="X,X,...", help="Numbers of jobs, relative to the devices.")
+    ] = "0.3,4",
+    policies: Annotated[
+        str, typer.Option(metavar="NAME,NAME,...", help="Policies of elastic jobs.")
+    ] = "sia",
+    json: o.JsonOption = False,
+) -> None:
+    """Print how long it takes to decide how many devices of which type each elastic job has.
+
+    CPU time of one core: the median of 5 random rounds, the bound on the optimum included. The gap is the
+    largest proven distance from the optimum, relative to the objective; 0: the optimum.
+    """
+    from fairlead.analysis.elastic_benchmark import time_elastic
+    from fairlead.policies.elastic.objectives import OBJECTIVES
+
+    sizes = _numbers("--devices", devices, MAX_DEVICES)
+    if min(sizes) < MIN_DEVICES:
+        raise ConfigError(f"--devices: at least {MIN_DEVICES}, one of each type, got {devices!r}")
+    names = list(dict.fromkeys(policies.split(",")))
+    for name in names:
+        if name not in OBJECTIVES:
+            raise ConfigError(f"--policies: expected some of {', '.join(OBJECTIVES)}, got {name!r}")
+    cells = [
+        (name, n, max(1, round(n * x)))
+        for name in names
+        for n in sizes
+        for x in _ratios("--jobs-per-device", jobs_per_device)
+    ]
+    if (most := max(jobs for *_, jobs in cells)) > MAX_JOBS:
+        raise ConfigError(f"--jobs-per-device: at most {MAX_JOBS:,} jobs, got {most:,}")
+    timings = []
+    with progress("deciding", len(cells)) as update:
+        for done, (name, n, jobs) in enumerate(cells):
+            update(done, f"{name}, {jobs:,} jobs on {n:,} devices")
+            timings.append(time_elastic(name, n, jobs))
+    if json:
+        o.print_json({"timings": timings})
+        return
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("policy", "devices", "jobs", "configurations", "CPU ms", "gap"):
+        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    for one in timings:
+        table.add_row(
+            one.policy, f"{one.devices:,}", f"{one.jobs:,}", str(one.configurations),
+            _ms(one.cpu_s), f"{one.gap:.0e}" if one.gap > 1e-12 else "0",
+        )  # fmt: skip
+    Console(highlight=False).print(table)
 
 
 @app.command("switching")
@@ -200,6 +257,19 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
     if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= most for part in parts):
         raise ConfigError(f"{option}: expected whole numbers from 1 to {most:,}, got {text!r}")
     return list(dict.fromkeys(map(int, parts)))
+
+
+def _ratios(option: str, text: str) -> list[float]:
+    """Positive numbers. Raises ConfigError."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < x <= MAX_RATIO for x in found):
+        raise ConfigError(
+            f"{option}: expected numbers above 0, at most {MAX_RATIO:g}, got {text!r}"
+        )
+    return list(dict.fromkeys(found))
 
 
 def _show(timings: Sequence["SolveTiming"], changes: int | None) -> None:

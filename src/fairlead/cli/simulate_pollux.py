@@ -24,7 +24,7 @@ def simulate_pollux(given: SimulationInput, policy: str, out: Path | None, *, js
     ConfigError for options that this world does not have."""
     from fairlead.analysis.report.progress_bar import progress
     from fairlead.simulator.pollux_reference.applications import read_applications
-    from fairlead.simulator.pollux_reference.policies import elastic_policy
+    from fairlead.simulator.pollux_reference.registry import elastic_policy
     from fairlead.simulator.pollux_reference.simulation import simulate_elastic
     from fairlead.simulator.pollux_reference.workload import read_workload
 
@@ -93,7 +93,7 @@ def _metrics(run: "ElasticRun") -> dict[str, Any]:
         "makespan_s": max(one.ended_s for one in run.trainings if one.ended_s is not None),
         "restarts": sum(one.restarts for one in run.trainings),
         "solve_s": solve_s,
-        "gap": None,  # these policies state no optimum
+        "gap": run.gap,
         "jct_s": jct_s,
     }
 

@@ -1,5 +1,6 @@
 """Step times, batches and progress of applications, from files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_replicas_share_a_batch(
 
 
 def test_a_local_batch_that_is_too_large_is_accumulated(application: Application) -> None:
-    object.__setattr__(application, "max_local_batch", 16)
+    application = replace(application, limits=replace(application.limits, max_local=16))
     choice = application.choose_batch(64, 2)
     assert choice == BatchChoice(16, 1)
     assert choice.total(2) == 64

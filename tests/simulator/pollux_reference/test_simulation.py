@@ -11,9 +11,9 @@ from fairlead.simulator.pollux_reference.policies import (
     DEMOTION_S,
     ReleasedOptimus,
     ReleasedTiresias,
-    elastic_policy,
     place,
 )
+from fairlead.simulator.pollux_reference.registry import elastic_policy
 from fairlead.simulator.pollux_reference.simulation import simulate_elastic
 from fairlead.simulator.pollux_reference.training import ElasticTraining
 from fairlead.simulator.pollux_reference.workload import ElasticJob
@@ -60,19 +60,21 @@ def test_tiresias_passes_over_what_does_not_fit(application: Application) -> Non
         name: ElasticTraining(job(application, name, replicas=replicas))
         for name, replicas in (("a", 3), ("b", 2), ("c", 1))
     }
-    assert ReleasedTiresias().allocate(jobs, {}, [4]) == {"a": (0, 0, 0), "c": (0,)}
+    assert ReleasedTiresias().allocate(jobs, {}, [4]).nodes == {"a": (0, 0, 0), "c": (0,)}
 
 
 def test_tiresias_demotes_after_sixteen_device_hours(application: Application) -> None:
     jobs = {name: ElasticTraining(job(application, name, replicas=4)) for name in ("a", "b")}
     policy = ReleasedTiresias()
-    assert set(policy.allocate(jobs, {}, [4])) == {"a"}
+    assert set(policy.allocate(jobs, {}, [4]).nodes) == {"a"}
     jobs["a"].service_s = DEMOTION_S - 1
-    assert set(policy.allocate(jobs, {}, [4])) == {"a"}
+    assert set(policy.allocate(jobs, {}, [4]).nodes) == {"a"}
     jobs["a"].service_s = DEMOTION_S
-    assert set(policy.allocate(jobs, {}, [4])) == {"b"}
+    assert set(policy.allocate(jobs, {}, [4]).nodes) == {"b"}
     jobs["b"].service_s = DEMOTION_S
-    assert set(policy.allocate(jobs, {}, [4])) == {"a"}, "in the order in which they were demoted"
+    assert set(policy.allocate(jobs, {}, [4]).nodes) == {"a"}, (
+        "in the order in which they were demoted"
+    )
 
 
 def test_tiresias_refuses_what_can_never_run(application: Application) -> None:
@@ -83,12 +85,12 @@ def test_tiresias_refuses_what_can_never_run(application: Application) -> None:
 def test_optimus_gives_devices_to_whom_they_save_most(application: Application) -> None:
     jobs = {name: ElasticTraining(job(application, name, replicas=9)) for name in ("a", "b")}
     jobs["b"].epoch = 3  # has less left
-    found = ReleasedOptimus().allocate(jobs, {}, [4])
+    found = ReleasedOptimus().allocate(jobs, {}, [4]).nodes
     assert {name: len(nodes) for name, nodes in found.items()} == {"a": 3, "b": 1}
     jobs["a"].epoch = 3
-    assert {len(n) for n in ReleasedOptimus().allocate(jobs, {}, [4]).values()} == {2}
+    assert {len(n) for n in ReleasedOptimus().allocate(jobs, {}, [4]).nodes.values()} == {2}
     crowd = {str(k): ElasticTraining(job(application, str(k))) for k in range(6)}
-    assert list(ReleasedOptimus().allocate(crowd, {}, [4])) == ["0", "1", "2", "3"]
+    assert list(ReleasedOptimus().allocate(crowd, {}, [4]).nodes) == ["0", "1", "2", "3"]
 
 
 def test_optimus_leaves_devices_free_that_save_nothing(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_optimus_leaves_devices_free_that_save_nothing(tmp_path: Path) -> None:
         path.read_text().replace("\n2,4,0.7", "\n2,4,1.5").replace("\n2,64,0.7", "\n2,64,1.5")
     )
     one = ElasticTraining(job(read_applications(folder)["app"], "a"))
-    assert ReleasedOptimus().allocate({"a": one}, {}, [4]) == {"a": (0,)}
+    assert ReleasedOptimus().allocate({"a": one}, {}, [4]).nodes == {"a": (0,)}
 
 
 def test_who_keeps_the_number_keeps_the_devices() -> None:
@@ -111,5 +113,5 @@ def test_who_keeps_the_number_keeps_the_devices() -> None:
 
 
 def test_unknown_policies_are_named() -> None:
-    with pytest.raises(ConfigError, match="policy 'sia': --profile pollux has optimus, tiresias"):
-        elastic_policy("sia")
+    with pytest.raises(ConfigError, match="policy 'las': --profile pollux has elastic_srpt, "):
+        elastic_policy("las")

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fairlead.errors import ThroughputError
+from fairlead.estimation.goodput.best_batch import BatchLimits, GradientNoise
+from fairlead.estimation.goodput.fit_step_time import MeasuredStep
 from fairlead.simulator.traces import fields
 from fairlead.simulator.traces.source import Source, csv_cells
 
@@ -28,13 +30,6 @@ _MAX_STATISTIC = 1e30  # gradients of the first steps are large
 _MAX_LOCAL_BATCH = {"yolov3": 8}
 
 
-class StepTime(NamedTuple):
-    """Seconds of one step, and the part of it that synchronises the replicas."""
-
-    step_s: float
-    sync_s: float
-
-
 class Epoch(NamedTuple):
     """The end of an epoch of a training with a constant total batch: what was done, and how noisy the
     gradients were."""
@@ -43,6 +38,11 @@ class Epoch(NamedTuple):
     iteration: float  # steps
     grad_sqr: float  # squared norm of the gradient
     grad_var: float  # variance of the gradients of single samples
+
+    @property
+    def noise(self) -> GradientNoise:
+        """Return that of the gradients."""
+        return GradientNoise(self.grad_sqr, self.grad_var)
 
 
 class BatchChoice(NamedTuple):
@@ -55,6 +55,10 @@ class BatchChoice(NamedTuple):
         """Samples of a step of the whole job."""
         return replicas * self.local * (self.accumulation_steps + 1)
 
+    def iteration_s(self, step: MeasuredStep) -> float:
+        """The seconds of a step of the whole job, with those before it that only accumulate."""
+        return step.step_s + (step.step_s - step.sync_s) * self.accumulation_steps
+
 
 @dataclass(frozen=True, eq=False)
 class Application:
@@ -64,8 +68,8 @@ class Application:
     measured: dict[str, np.ndarray]  # placement as digits -> (rows, 3) local batch, step_s, sync_s
     points: np.ndarray  # (points, 5) nodes, replicas, local batch, step_s, sync_s
     trainings: dict[int, tuple[Epoch, ...]]  # by total batch, ascending
-    max_local_batch: int
-    _known: dict[tuple[Placement, int], StepTime] = field(default_factory=dict, repr=False)
+    limits: BatchLimits
+    _known: dict[tuple[Placement, int], MeasuredStep] = field(default_factory=dict, repr=False)
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -101,20 +105,19 @@ class Application:
 
     def gain(self, batch: int, epoch: int) -> float:
         """Progress of one step with this total batch (Pollux, section 3.1)."""
-        row, scale = self.between(batch, epoch), batch / self.batches[0]
-        return (row.grad_var + row.grad_sqr) / (row.grad_var / scale + row.grad_sqr)
+        return self.between(batch, epoch).noise.gain(batch / self.batches[0])
 
     def choose_batch(self, total: int, replicas: int, *, accumulates: bool = True) -> BatchChoice:
         """Return how replicas share a total batch of about this size. accumulates: a single replica with more
         than the smallest batch accumulates, for its gradients' noise is measured between steps."""
         local = _ceil(total / replicas)
-        steps = _ceil(local / self.max_local_batch) - 1
+        steps = _ceil(local / self.limits.max_local) - 1
         if accumulates and replicas == 1 and total > self.batches[0]:
             steps = max(steps, 1)
         most = self.batches[-1] // (replicas * (steps + 1))
         return BatchChoice(min(_ceil(local / (steps + 1)), most), steps)
 
-    def step_time(self, placement: Placement, local_batch: int) -> StepTime:
+    def step_time(self, placement: Placement, local_batch: int) -> MeasuredStep:
         """The seconds of a step without accumulation. Raises ThroughputError where nothing was measured from
         which they follow."""
         rotated = min(placement[k:] + placement[:k] for k in range(len(placement)))
@@ -130,18 +133,17 @@ class Application:
         return found
 
     def iteration_s(self, placement: Placement, choice: BatchChoice) -> float:
-        """The seconds of a step of the whole job, with those before it that only accumulate."""
-        one = self.step_time(placement, choice.local)
-        return one.step_s + (one.step_s - one.sync_s) * choice.accumulation_steps
+        """The seconds of a step of the whole job."""
+        return choice.iteration_s(self.step_time(placement, choice.local))
 
-    def _step_time(self, placement: Placement, local_batch: int) -> StepTime:
+    def _step_time(self, placement: Placement, local_batch: int) -> MeasuredStep:
         rows = self.measured.get("".join(map(str, placement)))
         if rows is not None:
             step_s, sync_s = (np.interp(local_batch, rows[:, 0], rows[:, k]) for k in (1, 2))
         else:
             nodes = min(len(placement), MAX_NODES)
             step_s, sync_s = self._interpolate([nodes, sum(placement), local_batch])[0]
-        return StepTime(float(step_s), float(sync_s))
+        return MeasuredStep(float(step_s), float(sync_s))
 
     def _interpolate(self, point: list[int]) -> Any:
         """Linear on the Delaunay triangulation of what was measured."""
@@ -189,13 +191,19 @@ def _read_application(folder: Path) -> Application:
         means[len(digits), sum(map(int, digits)), local].append(times)
     if not locals_:
         raise ThroughputError(f"{path}: has no rows")
+    trainings = _read_trainings(folder)
     points = [(*key, *np.mean(times, 0)) for key, times in sorted(means.items())]
     return Application(
         name=folder.name,
         measured={digits: np.array(rows, np.float64) for digits, rows in measured.items()},
         points=np.array([*points, *_scalability(folder / "scalability.csv")], np.float64),
-        trainings=_read_trainings(folder),
-        max_local_batch=_MAX_LOCAL_BATCH.get(folder.name, max(locals_)),
+        trainings=trainings,
+        limits=BatchLimits(
+            smallest=min(trainings),
+            largest=max(trainings),
+            min_local=min(locals_),
+            max_local=_MAX_LOCAL_BATCH.get(folder.name, max(locals_)),
+        ),
     )
 
 
@@ -228,9 +236,9 @@ def _statistic(source: Source, line: int, name: str, text: str) -> float:
     return fields.at_least_zero(source, line, name, text, _MAX_STATISTIC)
 
 
-def _times(source: Source, line: int, cell: dict[str, str]) -> StepTime:
+def _times(source: Source, line: int, cell: dict[str, str]) -> MeasuredStep:
     step_s = fields.above_zero(source, line, "step_time", cell["step_time"])
-    return StepTime(step_s, fields.number(source, line, "sync_time", cell["sync_time"]))
+    return MeasuredStep(step_s, fields.number(source, line, "sync_time", cell["sync_time"]))
 
 
 def _cells(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Source, int, dict[str, str]]]:

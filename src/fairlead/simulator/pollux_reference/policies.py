@@ -1,8 +1,8 @@
 """The policies of Pollux's release that need no model of its jobs: Tiresias and Optimus."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from fairlead.errors import ConfigError, ThroughputError
 from fairlead.simulator.pollux_reference.applications import Placement
@@ -12,13 +12,25 @@ Nodes: TypeAlias = tuple[int, ...]  # of each replica of a job, its node
 DEMOTION_S = 16 * 3600.0  # device-seconds after which Tiresias prefers other jobs
 
 
+class ElasticDecision(NamedTuple):
+    """Of a policy. nodes: of the replicas of each job that is to run; gap: how far the policy's objective
+    may be from the best one, relative to it, None = it has none."""
+
+    nodes: dict[str, Nodes]
+    gap: float | None = None
+
+
 class ElasticPolicy(Protocol):
     """Decides how many devices each job has, and which."""
 
+    @property
+    def adapts_batch(self) -> bool:
+        """Return whether batches are chosen by goodput, not by owners."""
+
     def allocate(
         self, jobs: Mapping[str, ElasticTraining], before: Mapping[str, Nodes], sizes: Sequence[int]
-    ) -> dict[str, Nodes]:
-        """Return the nodes of the replicas of each job that is to run.
+    ) -> ElasticDecision:
+        """Return what each job has from now on.
 
         jobs: that have arrived and not ended, in order of the workload; before: what those of them hold that
         run; sizes: devices of each node.
@@ -29,12 +41,14 @@ class ReleasedTiresias:
     """Two queues by attained service (NSDI'19), with the numbers of devices that owners ask for. A job that
     does not fit into what is left is passed over."""
 
+    adapts_batch = False
+
     def __init__(self) -> None:
         self._queues: tuple[list[str], list[str]] = ([], [])
 
     def allocate(
         self, jobs: Mapping[str, ElasticTraining], before: Mapping[str, Nodes], sizes: Sequence[int]
-    ) -> dict[str, Nodes]:
+    ) -> ElasticDecision:
         """See ``ElasticPolicy``. Raises ConfigError for a job that asks for more devices than there are."""
         first, second = self._queues
         for queue in self._queues:
@@ -54,16 +68,18 @@ class ReleasedTiresias:
             if replicas <= left:
                 counts[name] = replicas
                 left -= replicas
-        return place(counts, before, sizes)
+        return ElasticDecision(place(counts, before, sizes))
 
 
 class ReleasedOptimus:
     """Devices one by one to the job that they save most time (EuroSys'18), by its true step times with the
     batch that its owner asks for."""
 
+    adapts_batch = False
+
     def allocate(
         self, jobs: Mapping[str, ElasticTraining], before: Mapping[str, Nodes], sizes: Sequence[int]
-    ) -> dict[str, Nodes]:
+    ) -> ElasticDecision:
         """See ``ElasticPolicy``. Jobs are placed in order of their numbers of devices."""
         per_node, left = sizes[0], sum(sizes)
         counts, saved = dict[str, int](), dict[str, float]()
@@ -77,7 +93,7 @@ class ReleasedOptimus:
             left -= 1
             saved[name] = _saved_s(jobs[name], counts[name], per_node)
         in_order = sorted((name for name in counts if counts[name]), key=counts.__getitem__)
-        return place({name: counts[name] for name in in_order}, before, sizes)
+        return ElasticDecision(place({name: counts[name] for name in in_order}, before, sizes))
 
 
 def _saved_s(one: ElasticTraining, replicas: int, per_node: int) -> float:
@@ -135,16 +151,3 @@ def place(
             free[node] -= taken
         found[name] = tuple(given)
     return found
-
-
-POLICIES: dict[str, Callable[[], ElasticPolicy]] = {
-    "optimus": ReleasedOptimus,
-    "tiresias": ReleasedTiresias,
-}
-
-
-def elastic_policy(name: str) -> ElasticPolicy:
-    """Return a new policy. Raises ConfigError for a name that is not known."""
-    if name not in POLICIES:
-        raise ConfigError(f"policy {name!r}: --profile pollux has {', '.join(sorted(POLICIES))}")
-    return POLICIES[name]()

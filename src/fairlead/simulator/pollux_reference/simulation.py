@@ -28,6 +28,7 @@ class ElasticRun:
     trainings: tuple[ElasticTraining, ...]  # in the order of the workload, all of them ended
     changes: tuple[AllocationChange, ...]
     solve_s: tuple[float, ...]  # of each decision
+    gap: float | None  # the largest of the decisions', None = the policy has no objective
 
     def jct_s(self) -> dict[str, float]:
         """Return the completion time of each job, seconds from its submission to its end."""
@@ -48,9 +49,9 @@ def simulate_elastic(
 ) -> ElasticRun:
     """Run until all jobs have ended. sizes: devices of each node; progressed: told how many have ended.
     Raises ConfigError for a job that the policy can never run."""
-    trainings = {job.name: ElasticTraining(job) for job in jobs}
+    trainings = {job.name: ElasticTraining(job, policy.adapts_batch) for job in jobs}
     held = dict[str, Nodes]()
-    changes, solve_s = list[AllocationChange](), list[float]()
+    changes, solve_s, gaps = list[AllocationChange](), list[float](), list[float]()
     now_s = 0.0
     while any(one.ended_s is None for one in trainings.values()):
         for one in trainings.values():
@@ -64,13 +65,18 @@ def simulate_elastic(
         held = {name: nodes for name, nodes in held.items() if name in present}
         if present:
             began = time.perf_counter()
-            wanted = policy.allocate(present, held, sizes)
+            decision = policy.allocate(present, held, sizes)
             solve_s.append(time.perf_counter() - began)
-            changes += _reallocate(present, held, wanted, now_s)
-            held = wanted
+            if decision.gap is not None:
+                gaps.append(decision.gap)
+            changes += _reallocate(present, held, decision.nodes, now_s)
+            held = decision.nodes
         progressed(sum(one.ended_s is not None for one in trainings.values()))
     return ElasticRun(
-        trainings=tuple(trainings.values()), changes=tuple(changes), solve_s=tuple(solve_s)
+        trainings=tuple(trainings.values()),
+        changes=tuple(changes),
+        solve_s=tuple(solve_s),
+        gap=max(gaps, default=None),
     )
 
 

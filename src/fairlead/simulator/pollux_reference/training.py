@@ -1,7 +1,9 @@
 """A job of Pollux's simulator while it trains: its progress, epoch by epoch, on the devices that it has."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from fairlead.estimation.goodput.fit_step_time import ReplicaSetting
+from fairlead.estimation.goodput.job_goodput import JobGoodput
 from fairlead.simulator.pollux_reference.applications import BatchChoice, Placement
 from fairlead.simulator.pollux_reference.workload import ElasticJob
 
@@ -14,6 +16,8 @@ class ElasticTraining:
     """The state of one job; ``advance`` moves its time on."""
 
     job: ElasticJob
+    adapts_batch: bool = False  # is the batch chosen by the goodput, not by the owner?
+    goodput: JobGoodput = field(init=False)  # what was measured of it
     placement: Placement = ()
     choice: BatchChoice = _NO_BATCH
     epoch: int = 0
@@ -23,6 +27,9 @@ class ElasticTraining:
     starts: int = 0
     now_s: float = 0.0
     ended_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.goodput = JobGoodput(self.job.application.limits)
 
     @property
     def restarts(self) -> int:
@@ -53,8 +60,12 @@ class ElasticTraining:
         """Train until the end of the epoch or for so many seconds. Returns the seconds that passed: to the
         end of an epoch they are whole ones, as in the release."""
         application, replicas = self.job.application, sum(self.placement)
-        gain = application.gain(self.choice.total(replicas), self.epoch)
-        rate = gain / application.iteration_s(self.placement, self.choice)
+        noise = application.between(batch := self.choice.total(replicas), self.epoch).noise
+        step = application.step_time(self.placement, self.choice.local)
+        if self.adapts_batch:
+            setting = ReplicaSetting(len(self.placement), replicas, self.choice.local)
+            self.goodput.observe(setting, step, noise)
+        rate = noise.gain(batch / application.batches[0]) / self.choice.iteration_s(step)
         end = application.progress_at(self.epoch + 1)
         if self.progress + rate * seconds < end:
             self.progress += rate * seconds
@@ -73,4 +84,13 @@ class ElasticTraining:
         self.service_s += seconds * sum(self.placement)
 
     def _choose_batch(self) -> None:
-        self.choice = self.job.application.choose_batch(self.job.batch, sum(self.placement))
+        application, replicas = self.job.application, sum(self.placement)
+        if not self.adapts_batch:
+            self.choice = application.choose_batch(self.job.batch, replicas)
+        elif not self.goodput.is_known:
+            limits = application.limits
+            least = max(limits.smallest, limits.min_local * replicas)
+            self.choice = application.choose_batch(least, replicas)
+        else:
+            local, steps = self.goodput.best_alone(len(self.placement), replicas)
+            self.choice = BatchChoice(local, steps)
