@@ -223,6 +223,8 @@ def test_who_pauses_a_parked_program_is_told_what_is_lost() -> None:
     cluster.report("a", parked())
     (told,) = lost_by_pause(cluster.state, cluster.row, {})
     assert told == f"job {JOB}: its 1,234 steps are lost: its program was parked, and is ended"
+    assert cluster.resumes({"a": (0,)}) == 3
+    assert lost_by_pause(cluster.state, cluster.row, {}) == [told], "it has not gone on yet"
 
 
 def test_what_is_left_of_a_gang_is_ended() -> None:
