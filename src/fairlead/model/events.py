@@ -60,7 +60,8 @@ class NodesAvoided:
 class DevicesBound:
     """From the next round on a job runs on these devices or not at all: what it has done is in its processes
     there. It replaces the job's earlier ``DevicesBound``; no devices: any will do. Devices that are not in
-    the cluster bind a job to nothing."""
+    the cluster bind a job to nothing, nor does this where the job is owed more than it would lose elsewhere
+    while others keep its devices."""
 
     time_s: float
     job: JobId

@@ -3,10 +3,16 @@
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.cluster.agent.test_parked_jobs import program_of
 
 from fairlead.cluster.agent import suspension
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.lease import NodeLease
 
 
 @pytest.fixture
@@ -45,3 +51,48 @@ def test_what_it_says_as_it_fails_is_told(tool: Path, monkeypatch: pytest.Monkey
     tool.unlink()
     monkeypatch.setenv("PATH", str(tool.parent))
     assert asyncio.run(suspension.toggle(1)) == "No such file or directory"
+
+
+def _ordered_to_go_on(tmp_path: Path, toggled: tuple[int, ...]) -> tuple[Any, NodeAttempt]:
+    """A program that was parked by attempt 2, and the attempt that has its devices since second 1."""
+    nobody: Any = SimpleNamespace(pause=lambda *_: None, resume=lambda *_: None)
+    found = suspension.Suspension(tmp_path, nobody, nobody, nobody)
+    before = program_of(1)
+    found._toggled[before.key] = toggled
+    found.parked(before)
+    assignment = replace(before.assignment, attempt=3, resumes=2)
+    attempt = NodeAttempt(assignment, "t", NodeLease(10.0), 0.0)
+    attempt.started(1.0)
+    return found, attempt
+
+
+def test_until_a_parked_program_goes_on_its_time_is_start_and_not_work(tmp_path: Path) -> None:
+    found, attempt = _ordered_to_go_on(tmp_path, ())
+    found.resumed(attempt, 3.0)
+    told = attempt.status(8.0)
+    assert (told.state, told.resumed) == ("running", True)
+    assert (told.wait_s, told.start_s, told.ran_s) == (1, 2, 5)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_until_all_is_back_on_the_devices_a_program_does_nothing(
+    tool: Path, tmp_path: Path, stopped: bool
+) -> None:
+    done = tmp_path / "done"
+    tool.write_text(f"#!/bin/sh\nwhile [ ! -e {done} ]; do sleep 0.01; done\n")
+
+    async def run() -> NodeAttempt:
+        found, attempt = _ordered_to_go_on(tmp_path, (1,))
+        found.resumed(attempt, 3.0)
+        assert attempt.status(8.0).ran_s == 0
+        if stopped:
+            attempt.stop("preempted", 9.0)
+        done.touch()
+        await asyncio.gather(*found._tasks)
+        return attempt
+
+    attempt = asyncio.run(run())
+    assert attempt.times.hello is not None
+    told = attempt.status(attempt.times.hello + 4.0)
+    assert told.start_s == attempt.times.hello - 1.0
+    assert told.ran_s == pytest.approx(0.0 if stopped else 4.0)

@@ -368,7 +368,7 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
         can_run=np.ones((2, 1), np.bool_), scale=np.ones(2, np.int64),
         share=np.array([[0.9], [0.1]]), owed_s=np.array([[20.0], [0.0]]),
         start_s=np.full(2, 200.0), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
-        new=np.zeros(2, np.bool_),
+        new=np.zeros(2, np.bool_), anew_s=np.full(2, np.inf),
     )  # fmt: skip
     state.decided = dataclasses.replace(state.decided, preemption=preemption)
     assert (
@@ -653,6 +653,36 @@ def test_a_program_that_is_parked_is_said_to_wait_for_its_own_devices() -> None:
     state.bound_devices[MINE] = (("a", 0), ("b", 0))
     state.decide({MINE: 0.5, OTHER: 0.5})
     told = state.told()
-    assert "It runs on devices 0 of a and 0 of b or not at all (1 of 2 held by others now)" in told
+    assert "It goes on with devices 0 of a and 0 of b (1 of 2 held by others now): others" in told
     del state.bound_devices[MINE]
-    assert "or not at all" not in state.told()
+    assert "It goes on with" not in state.told()
+
+
+def test_a_program_that_is_parked_is_told_what_it_must_be_owed() -> None:
+    state = State(a=1)
+    state.job(MINE)
+    state.bound_devices[MINE] = (("a", 0),)
+    assert "It goes on with device 0 of a (free now)." in state.told()
+    state.start(OTHER, (0,), **TRAINS)
+    state.decide({MINE: 0.5, OTHER: 0.5})
+    preemption = PreemptionState(
+        time_s=state.now, hysteresis=40.0, accelerator=np.array([0]), free=np.array([0]),
+        can_run=np.ones((2, 1), np.bool_), scale=np.ones(2, np.int64),
+        share=np.full((2, 1), 0.5), owed_s=np.array([[20.0], [0.0]]),
+        start_s=np.array([1.0, 98.0]), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
+        new=np.zeros(2, np.bool_), anew_s=np.array([30.0, np.inf]),
+    )  # fmt: skip
+
+    def told(**more: Any) -> str:
+        changed = dataclasses.replace(preemption, **more)
+        state.decided = dataclasses.replace(state.decided, preemption=changed)
+        return state.told()
+
+    others = "(1 of 1 held by others now): others leave them once it is owed 1 min 38 s"
+    anew = "it begins anew on other devices once it is owed 30 s, what it would lose by that."
+    assert others in told()
+    assert f"{anew} It is owed 20 s, and enough in about 20 s if nothing changes." in told()
+    assert "enough in about 10 s" in told(start_s=np.array([1.0, 25.0])), "they leave before that"
+    assert f"others keep them for now; {anew}" in told(start_s=np.array([1.0, 1e9]))
+    state.bound_devices[OTHER] = (("a", 0),)
+    assert "(1 of 1 held by others now): programs of the same devices take turns." in told()

@@ -62,6 +62,7 @@ def test_who_is_left_to_finish_is_not_waited_for_by_the_clock() -> None:
         share=np.array([[0.5], [0.25], [0.25]]), owed_s=np.array([[10.0], [0.0], [30.0]]),
         start_s=np.full(3, 40.0), running_on=np.array([-1, 0, 0]),
         stays=np.array([False, True, False]), new=np.zeros(3, np.bool_),
+        anew_s=np.full(3, np.inf),
     )  # fmt: skip
     # 10 + t/2 exceeds 40, and 40 + 30 - 3t/4
     assert next_preemption(preemption, 0) == PreemptionTime(0, 10.0, 40.0, 160.0)
@@ -81,6 +82,7 @@ def test_free_devices_need_not_be_taken_from_anybody() -> None:
         can_run=np.array([[True, False], [True, True]]), scale=np.array([3, 1]),
         share=np.array([[0.5, 0.5], [0.5, 0.5]]), owed_s=np.zeros((2, 2)), start_s=np.full(2, 60.0),
         running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_), new=np.zeros(2, np.bool_),
+        anew_s=np.full(2, np.inf),
     )  # fmt: skip
     found = next_preemption(waits, 0)  # one device more is enough: 3t/2 exceeds 60
     assert found == PreemptionTime(0, 0.0, 60.0, 140.0)

@@ -1,10 +1,12 @@
 """Which attempts go on with what is parked, and what is of no use any more."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from tests.cluster.server_nodes import EngineNodes, engine_nodes
 from tests.cluster.server_parts import AttemptParts, add_node, cluster_state
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
@@ -12,9 +14,11 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     AttemptStatus,
     NodeReport,
+    Orders,
     ParkedAttempt,
     Rank,
 )
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
@@ -219,6 +223,8 @@ def test_who_pauses_a_parked_program_is_told_what_is_lost() -> None:
     cluster.report("a", parked())
     (told,) = lost_by_pause(cluster.state, cluster.row, {})
     assert told == f"job {JOB}: its 1,234 steps are lost: its program was parked, and is ended"
+    assert cluster.resumes({"a": (0,)}) == 3
+    assert lost_by_pause(cluster.state, cluster.row, {}) == [told], "it has not gone on yet"
 
 
 def test_what_is_left_of_a_gang_is_ended() -> None:
@@ -247,7 +253,7 @@ def test_after_a_restart_of_the_server_an_attempt_is_still_said_to_go_on_where_i
     cluster.report("a", parked())
     attempt = cluster.parts.orders.assign(JOB, {"a": (0,)}, "v100", 100.0)
     told = AttemptStatus(job=JOB, attempt=4, state="running", ran_s=1.0, resumed=True)
-    for resumes in (3, 0):  # which a new server does not know
+    for resumes in (3, 0):  # which a server of an earlier version did not write down
         attempt.resumes = resumes
         attempt.statuses["a"] = told
         cluster.parts.intake.begin_unmanaged(attempt)
@@ -321,6 +327,71 @@ def test_a_program_is_bound_to_where_it_is_parked_while_its_node_is_silent_for_a
     assert attempt.resumable_steps() == 40, "nothing is lost"
     cluster.report("a")
     assert bound.told() == [()], "it went on, and is lost with that"
+
+
+def _ordered_to_go_on() -> tuple[Cluster, Attempt]:
+    """A program that was parked at step 40 and is ordered to go on, while its node is silent."""
+    cluster = _suspended()
+    cluster.row.steps = cluster.row.acknowledged_steps = 40.0
+    cluster.report("a", parked())
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0,)}, "v100", 100.0)
+    assert attempt.resumes == 3
+    return cluster, attempt
+
+
+@pytest.mark.parametrize(
+    "heard", [False, True], ids=["its node said nothing", "it was over at once"]
+)
+def test_a_given_up_start_that_never_began_loses_nothing_of_a_parked_program(heard: bool) -> None:
+    cluster, attempt = _ordered_to_go_on()
+    row, parts = cluster.row, cluster.parts
+    attempt.stop(AttemptEnd.PREEMPTED, "node a is suspect")
+    if heard:
+        attempt.statuses["a"] = AttemptStatus(job=JOB, attempt=4, state="ended", exit_code=0)
+    parts.ends.part_over("a", attempt)
+    assert (row.steps, row.lost_steps, row.lost_device_s) == (40, 0, 0)
+    assert (attempt.record.to_step, attempt.record.lost_steps) == (40, 0)
+    following = parts.orders.assign(JOB, {"a": (0,)}, "v100", 100.0)
+    assert (following.resumes, following.record.from_step) == (3, 40)
+    told = AttemptStatus(job=JOB, attempt=5, state="running", wait_s=0.1, ran_s=2.0, resumed=True)
+    following.statuses["a"] = told
+    parts.intake.begin_unmanaged(following)
+    assert (following.done(), row.lost_steps) == (42, 0)
+
+
+def test_a_restarted_server_has_a_program_go_on_that_it_had_ordered_to(tmp_path: Path) -> None:
+    there = (ParkedAttempt(job=0, attempt=1, ranks=(Rank(rank=0, devices=(0,)),), age_s=1.0),)
+
+    def ordered(cluster: EngineNodes) -> Orders:
+        node = cluster.node("one")
+        cluster.silence(node)  # what is parked there is said at each report, by this test
+        node.register(parked=there)
+        return cluster.until(lambda: (o := node.say(parked=there)).desired and o)  # type: ignore[no-any-return]
+
+    with engine_nodes(tmp_path) as cluster:
+        assert cluster.submit(unmanaged=True, park="stop") == 0
+        row = cluster.service.engine.state.registry.jobs[0]
+
+        def as_if_parked() -> None:
+            row.attempt = row.saved_by = 1
+            row.steps = 40.0
+
+        cluster.do(as_if_parked)
+        assert [one.resumes for one in ordered(cluster).desired] == [1]
+    with engine_nodes(tmp_path) as cluster:
+        found = ordered(cluster)
+        assert [(one.attempt, one.resumes) for one in found.desired] == [(2, 1)]
+        assert found.unpark == ()
+
+
+def test_a_program_that_went_on_and_was_ended_is_lost() -> None:
+    cluster, attempt = _ordered_to_go_on()
+    attempt.stop(AttemptEnd.STOPPED)
+    attempt.statuses["a"] = AttemptStatus(
+        job=JOB, attempt=4, state="ended", exit_code=0, wait_s=0.1, ran_s=2.0, resumed=True
+    )
+    cluster.parts.ends.part_over("a", attempt)
+    assert (cluster.row.steps, cluster.row.lost_steps) == (0, 42)
 
 
 def test_other_jobs_are_bound_to_nothing() -> None:

@@ -172,6 +172,62 @@ def test_a_state_whose_log_is_cut_is_no_backup(
     assert not (tmp_path / "new").exists()
 
 
+def test_a_state_without_its_log_is_said_to_lack_commits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that a young state has is in its log."""
+    killed(tmp_path / "state", tmp_path / "copy", 1)
+    path = tmp_path / "copy" / "state.db"
+    path.with_name("state.db-wal").unlink()
+    for command in (
+        ("check", path.parent),
+        ("backup", path.parent, tmp_path / "out"),
+        ("check", path),
+    ):
+        assert call(*command) == 2
+        found = capsys.readouterr().err
+        assert re.search(
+            rf"{path}: is empty, but commit \d+ was acknowledged \(.*state.db-wal", found
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_state_that_is_no_file_of_ours_is_named_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(3))
+    path = tmp_path / "state" / "state.db"
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("PRAGMA application_id = 7")
+    assert call("backup", path.parent, tmp_path / "out") == 2
+    expected = f"{path}: is not a file of Fairlead's (application id 7); no backup was written"
+    assert expected in capsys.readouterr().err
+    with pytest.raises(RunError, match=f"^{tmp_path / 'out'}: what arrived is not a file of Fair"):
+        receive([path.read_bytes()], tmp_path / "out")
+
+
+@pytest.mark.parametrize("more", [b"x", bytes(4096), None], ids=["a byte", "zeros", "another one"])
+def test_a_backup_with_something_behind_it_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: bytes | None
+) -> None:
+    path = tmp_path / "file"
+    with Store(tmp_path / "state") as store:
+        fill(store, range(3))
+        back_up(store.directory, path)
+    whole = path.read_bytes()
+    more = whole if more is None else more
+    with path.open("ab") as file:
+        file.write(more)
+    for command in (("check", path), ("restore", path, tmp_path / "new")):
+        assert call(*command) == 2
+        expected = f"{path}: is damaged ({len(more):,} bytes more than it holds)"
+        assert expected in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(RunError, match="what arrived is damaged"):
+        receive([whole, more], tmp_path / "out")
+
+
 def test_a_backup_replaces_nothing_but_a_backup(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

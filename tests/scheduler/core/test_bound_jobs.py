@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from fairlead.model.events import (
     NodeLost,
     NodeRecovered,
     NodesAvoided,
+    ProgressCorrected,
     RestartCostsLearned,
     RoundEnded,
     Stalled,
 )
-from fairlead.model.job import JobId
+from fairlead.model.job import JobId, RestartCosts
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.scheduler import Scheduler
@@ -31,6 +33,7 @@ from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.scheduler.setup import build
 
 ROUND_S = 360.0
+RATE = 10.0  # steps/s
 ANY_POLICY = [
     "las_aware",
     "las",
@@ -101,16 +104,21 @@ def test_others_make_room_for_a_bound_job() -> None:
     assert not running.kept.any()
 
 
-def _stays_put(restart_s: float) -> tuple[int, Scheduler]:
-    """After how many rounds, of at most 40, a job whose start costs so much makes room for a bound one that
-    is always owed more than the third job."""
-    core = build(setup(nodes(a=1, b=1)))
+def _goes_on(
+    restart_s: float, work_s: float = 1e7, policy: str = "las_aware", start_s: float = 0.0
+) -> tuple[int, str]:
+    """After how many rounds, of at most 40, a bound job that is always owed more than the third one has
+    devices, and whether it has its own ("stays") or others ("anew"). The job that holds its own, and is
+    always chosen, loses so much by a start; the bound one has worked for so long there."""
+    costs = RestartCosts(start_s)
+    core = build(replace(setup(nodes(a=1, b=1), policy), restart_costs=costs))
     running = started_round(handle_all(core, submit(1, 2, 3, steps=1e9)))
     (waiting,) = {1, 2, 3} - set(devices(core))
     (stays, _) = devices(core)
     handle_all(
         core,
         bind(waiting, *devices(core)[stays]),
+        ProgressCorrected(0.0, np.array([waiting]), np.array([RATE * work_s])),
         RestartCostsLearned(0.0, np.array([stays]), np.array([restart_s])),
         weigh(waiting, 100.0),
         weigh(stays, 100.0),
@@ -118,19 +126,53 @@ def _stays_put(restart_s: float) -> tuple[int, Scheduler]:
     before = devices(core)
     for k in range(1, 41):
         running = next_round(core, running, k * ROUND_S)
+        invariants.check(core)
         assert len(devices(core)) == 2, "no device is left idle"
-        if devices(core) != before:
-            assert devices(core)[waiting] == before[stays]
-            return k, core
-    return 41, core
+        if waiting in devices(core):
+            own = devices(core)[waiting] == before[stays]
+            assert own == (waiting in core.data.bound_jobs.devices)
+            return k, "stays" if own else "anew"
+    assert devices(core) == before
+    return 41, ""
 
 
 def test_others_make_room_when_a_bound_job_is_owed_what_their_start_costs() -> None:
     hysteresis = DEFAULT.preemption_hysteresis
     soon, late = 1.0, 10 * ROUND_S / hysteresis
-    assert _stays_put(soon)[0] == 1
-    assert 9 <= _stays_put(late)[0] <= 12
-    assert _stays_put(1e9)[0] == 41
+    assert _goes_on(soon) == (1, "stays")
+    rounds, where = _goes_on(late)
+    assert 9 <= rounds <= 12
+    assert where == "stays"
+    assert _goes_on(1e9) == (41, "")
+
+
+@pytest.mark.parametrize("policy", ["las_aware", "isolated"])
+def test_a_bound_job_begins_anew_when_it_is_owed_more_than_it_loses_by_that(policy: str) -> None:
+    """However long others would lose by a move, and though that may grow while it waits."""
+    assert _goes_on(1e9, 1.0, policy) == (1, "anew")
+    for loses in ({"work_s": 10 * ROUND_S}, {"work_s": 1.0, "start_s": 9 * ROUND_S / 40}):
+        rounds, where = _goes_on(1e9, policy=policy, **loses)
+        assert 8 <= rounds <= 25
+        assert where == "anew"
+    assert _goes_on(1.0, 10 * ROUND_S, policy)[1] == "stays"
+
+
+def test_nobody_starves_beside_a_job_that_loses_all_by_a_stop() -> None:
+    """What that loses grows by a second each second, what a bound job is owed by less."""
+    core, plain, lost_s = build(setup(nodes(a=2))), 4, 0.0
+    running = started_round(handle_all(core, submit(1, 2, steps=1e9)))
+    handle_all(core, submit(3, plain, steps=1e9, time_s=1.0))
+    turns = Counter[int]()
+    for k in range(1, 61):
+        bind_all(core, {1, 2, 3}, k * ROUND_S)
+        lost_s = lost_s + ROUND_S if plain in devices(core) else 0.0
+        cost_s = np.array([lost_s / DEFAULT.preemption_hysteresis])
+        core.handle(RestartCostsLearned(k * ROUND_S, np.array([plain]), cost_s))
+        running = next_round(core, running, k * ROUND_S)
+        invariants.check(core)
+        turns.update(devices(core).keys())
+    assert turns[plain] >= 50, "it is left where it is"
+    assert min(turns.values()) >= 15, "the others take turns beside it"
 
 
 def test_bound_to_nothing_it_runs_anywhere() -> None:
@@ -140,7 +182,8 @@ def test_bound_to_nothing_it_runs_anywhere() -> None:
     (stays, other) = devices(core)
     before = devices(core)
     never = RestartCostsLearned(0.0, np.array([stays]), np.array([1e9]))
-    handle_all(core, bind(waiting, *before[stays]), never, weigh(waiting, 100.0))
+    works = ProgressCorrected(0.0, np.array([waiting]), np.array([1e8]))
+    handle_all(core, bind(waiting, *before[stays]), works, never, weigh(waiting, 100.0))
     running = next_round(core, running, ROUND_S)
     assert devices(core) == before
     core.handle(bind(waiting))

@@ -87,6 +87,10 @@ class TrainingTimes:
         if self.began is None:
             self.began, self.trained_s = now, 0.0
 
+    def put_off(self) -> None:
+        """Training has not begun yet."""
+        self.began = None
+
     def begin_anew(self, now: float) -> None:
         """Count training from ``now`` on, unless it has paused: what went before was no training."""
         if self.paused is None:

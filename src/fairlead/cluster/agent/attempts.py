@@ -149,10 +149,17 @@ class NodeAttempt:
         if self.wait.free is not None and self.hears_rank_0:
             self.stall.watch_from(now)
 
-    def resume_program(self, progress_port: int, files_of: int, now: float) -> None:
-        """Note that its program goes on as it was stopped, with what it was given as that attempt."""
+    def resume_program(self, progress_port: int, files_of: int) -> None:
+        """Note that its program is to go on as it was stopped, with what it was given as that attempt. Until
+        it does it has done nothing."""
         self.addresses = replace(self.addresses, progress_port=progress_port, files_of=files_of)
-        self.times.record_hello(now)
+        self.times.put_off()
+
+    def goes_on(self, at_s: float) -> None:
+        """Its program goes on since then (monotonic), with what it has on its devices."""
+        self.times.record_hello(at_s)
+        if self.state == "running" and not self.steps.has_reported:
+            self.times.begin(at_s)
 
     def loaded(self, message: Loaded, now: float) -> None:
         """Training goes on."""

@@ -175,10 +175,11 @@ class SpawnedAttempt:
         )
 
     def started(self, *, resumed: bool) -> Started:
-        """Return what is told of its begin. resumed: its ranks were parked."""
+        """Return what is told of its begin. resumed: its ranks were parked, and go on just now."""
         job, attempt = self.key
         pids, free_s = self.processes.pids, self.claim.free_s
-        return Started(job=job, attempt=attempt, free_s=free_s, pids=pids, resumed=resumed)
+        resumed_s = time.monotonic() if resumed else None
+        return Started(job=job, attempt=attempt, free_s=free_s, pids=pids, resumed_s=resumed_s)
 
     def exited(self, pid: int, rank: int, code: int, at_s: float, *, leaving: bool) -> Exited:
         """Return what is told of the end of a rank. pid: of its leader; leaving: whether the spawner does."""

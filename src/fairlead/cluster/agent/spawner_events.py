@@ -110,8 +110,8 @@ class SpawnerEvents:
                 self._leaders |= {pid: (attempt.key, r) for r, pid in message.pids.items()}
                 attempt.started(message.free_s)
                 self._parked.remove((message.job, attempt.assignment.resumes))
-                if message.resumed:
-                    self._suspension.resumed(attempt)
+                if message.resumed_s is not None:
+                    self._suspension.resumed(attempt, message.resumed_s)
             case Released():
                 attempt.release(message.at_s)
             case Parked():

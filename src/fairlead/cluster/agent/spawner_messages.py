@@ -133,7 +133,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     attempt: int
     free_s: float  # monotonic time at which the devices were free
     pids: dict[int, int]  # rank -> its process
-    resumed: bool = False  # these were parked
+    resumed_s: float | None = None  # monotonic time at which they went on that were parked
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -87,17 +87,18 @@ class Suspension:
             self._programs[attempt.key] = _StoppedProgram(attempt.addresses, files_of, toggled)
             self._logs.pause(*attempt.key)
 
-    def resumed(self, attempt: NodeAttempt) -> None:
-        """An attempt goes on with parked ranks."""
+    def resumed(self, attempt: NodeAttempt, at_s: float) -> None:
+        """An attempt goes on with parked ranks. at_s: monotonic; since when."""
         job, before = attempt.key[0], attempt.assignment.resumes
         program = self._programs.pop((job, before), None)
         if program is None:
             return
-        port, now = program.addresses.progress_port, time.monotonic()
-        attempt.resume_program(port, program.files_of, now)
+        attempt.resume_program(program.addresses.progress_port, program.files_of)
         self._logs.resume(attempt.assignment, before)
         if program.toggled:
             self._begin(self._toggle_back(attempt, program.toggled))
+        else:
+            attempt.goes_on(at_s)
 
     def forget(self, key: Key) -> None:
         """Nothing is parked of it any more."""
@@ -146,6 +147,7 @@ class Suspension:
                 self._say(attempt, f"{TOOL} --toggle --pid {pid}: {why}; it cannot go on")
                 self._end(attempt)
                 return
+        attempt.goes_on(time.monotonic())
 
     def _send(self, attempt: NodeAttempt) -> None:
         job, number = attempt.key

@@ -108,7 +108,7 @@ class AttemptEnds:
         if attempt.is_suspended:
             row.saved_by = attempt.key[1]
         timed = row.starts_over and not attempt.reports_steps and not attempt.is_suspended
-        over = attempt.progress() if timed and not completed else 0.0
+        over = attempt.progress() - keeps if timed and not completed else 0.0
         self._steps.measure(attempt)
         self._orders.close_row(attempt, now, keeps, attempt.end())
         if over > 0:

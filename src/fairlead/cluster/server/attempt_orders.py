@@ -141,7 +141,7 @@ class AttemptOrders:
         if attempt.standby:  # from here on it costs its job time
             attempt.standby, attempt.record.began_s = False, attempt.record.ordered_s
         else:
-            attempt.resumes = resumable(self._state.fleet, attempt)
+            attempt.resumes = attempt.record.resumes = resumable(self._state.fleet, attempt)
         attempt.row.starts += 1
         attempt.row.failed = False
         attempt.record.loss_accepted = attempt.row.loss_accepted

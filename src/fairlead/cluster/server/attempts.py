@@ -219,8 +219,8 @@ class Attempt:
 
     @property
     def _has_gone_on(self) -> bool:
-        """Whether a rank that was parked may have gone on as one of this attempt."""
-        return any(one.state != "starting" for one in self.statuses.values())
+        """Whether a rank that was parked may have gone on as one of this attempt: it got its devices."""
+        return any(one.wait_s >= 0.0 for one in self.statuses.values())
 
     def resumable_steps(self) -> float:
         """Steps that the next attempt can go on from, as far as is known."""

@@ -93,7 +93,7 @@ class ClusterState:
 
     @property
     def bound_devices(self) -> Mapping[int, DevicePositions]:
-        """Job -> devices on which it runs or not at all, as the core has been told."""
+        """Job -> devices to which it is bound, as the core has been told (``DevicesBound``)."""
         return {} if self.scheduler is None else self.scheduler.data.bound_jobs.devices
 
     def now_s(self) -> float:

@@ -1,10 +1,17 @@
 """The core's decisions about jobs, copied when it decides, for whoever asks from another thread."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.cluster.server.hysteresis import PreemptionState, PreemptionTime, next_preemption
+from fairlead.cluster.server.hysteresis import (
+    BoundTime,
+    PreemptionState,
+    PreemptionTime,
+    next_preemption,
+    next_turn,
+)
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
@@ -95,11 +102,27 @@ class DecidedShares:
         at = self.at(job)
         if at is None or self.preemption is None:
             return None
-        solo = (self.group_member[:, 0] == at) & (self.group_member[:, 1:] < 0).all(axis=1)
         return next(
-            (next_preemption(self.preemption, group) for group in np.flatnonzero(solo).tolist()),
+            (next_preemption(self.preemption, group) for group in self._alone(at)),
             None,
         )
+
+    def bound_time(self, job: int, holders: Collection[int]) -> BoundTime | None:
+        """When a job runs again that is bound to devices of these jobs; None where nothing is known of
+        that, or they take turns there."""
+        at, held = self.at(job), [found for one in holders if (found := self.at(one)) is not None]
+        if at is None or self.preemption is None:
+            return None
+        runs = self.preemption.running_on >= 0
+        others = np.flatnonzero(np.isin(self.group_member, held).any(axis=1) & runs)
+        state = self.preemption
+        return next((next_turn(state, group, others) for group in self._alone(at)), None)
+
+    def _alone(self, at: int) -> list[int]:
+        """The job group of a job alone, by its position; none: it has none."""
+        solo = (self.group_member[:, 0] == at) & (self.group_member[:, 1:] < 0).all(axis=1)
+        found: list[int] = np.flatnonzero(solo).tolist()
+        return found
 
     def partners(self, job: int) -> dict[int, float]:
         """Jobs with which it has a share as a pair -> part of the time."""

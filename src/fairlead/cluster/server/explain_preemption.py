@@ -2,6 +2,7 @@
 sentence."""
 
 import math
+from collections.abc import Collection
 from typing import Protocol
 
 from fairlead.cluster.server.decided_shares import DecidedShares
@@ -43,4 +44,26 @@ def why_not_preempted(state: Decided, job: int) -> str:
     return (
         f"{rule}: of {where} it is owed {duration(turn.owed_s)}, and is preferred when that is "
         f"{duration(turn.needed_s)}, in about {duration(turn.at_s - now_s)} if nothing changes."
+    )
+
+
+def why_not_on_own_devices(state: Decided, job: int, holders: Collection[int]) -> str:
+    """A clause on when a job goes on that is bound to devices of these jobs, or begins anew on others."""
+    turn = state.decided.bound_time(job, holders)
+    if turn is None:
+        return (
+            "others leave them once it is owed what a start of theirs costs; it begins anew on other "
+            "devices once it is owed more than it would lose by that"
+        )
+    others = (
+        "others keep them for now"
+        if math.isinf(turn.others_s)
+        else f"others leave them once it is owed {duration(turn.others_s)}, what a start of theirs costs, "
+        "with the work that they would lose"
+    )
+    left_s = max(turn.at_s - state.now_s(), 0.0)
+    return (
+        f"{others}; it begins anew on other devices once it is owed {duration(turn.anew_s)}, what it would "
+        f"lose by that. It is owed {duration(turn.owed_s)}, and enough in about {duration(left_s)} if "
+        "nothing changes"
     )

@@ -6,7 +6,7 @@ from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import LOST_ENDS
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.being_stopped import stop_sentences
-from fairlead.cluster.server.explain_preemption import why_not_preempted
+from fairlead.cluster.server.explain_preemption import why_not_on_own_devices, why_not_preempted
 from fairlead.cluster.server.explanation_source import (
     ACTIVITY_ORDER,
     ALLOCATED_TO,
@@ -60,18 +60,23 @@ def waiting(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> It
 
 
 def _own_devices(source: ExplanationSource, job: JobView) -> str:
-    """A sentence on the devices on which a program that is parked as it is runs or not at all; "" for others.
+    """A sentence on the devices with which a program that is parked as it is goes on; "" for others.
     Who holds them is not said: they may be another tenant's."""
     devices = source.state.bound_devices.get(job.id, ())
     if not devices:
         return ""
-    held = sum(bool(_by_device(source, node).get(index)) for node, index in devices)
+    here = [_by_device(source, node).get(index, []) for node, index in devices]
+    held = sum(map(bool, here))
     names = enumerate_parts([f"{index} of {node}" for node, index in devices])
-    now = f"{held} of {len(devices)} held by others now" if held else "free now"
-    return (
-        f"It runs on device{'s' * (len(devices) > 1)} {names} or not at all ({now}): others leave them once "
-        "it is owed what a start of theirs costs."
-    )
+    its = f"It goes on with device{'s' * (len(devices) > 1)} {names}"
+    if not held:
+        return f"{its} (free now)."
+    holders = {attempt.row.id for attempts in here for attempt in attempts} - {job.id}
+    if holders <= source.state.bound_devices.keys():
+        when = "programs of the same devices take turns"
+    else:
+        when = why_not_on_own_devices(source.state, job.id, holders)
+    return f"{its} ({held} of {len(devices)} held by others now): {when}."
 
 
 def _parked(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptView]) -> str:
@@ -90,7 +95,7 @@ def _parked(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptV
     if row is None or any(one.attempt != row.saved_by for one in found.values()):
         return f"{text}."  # nothing goes on with it
     only = row.spec.is_suspended
-    then = "runs on the same devices there or not at all" if only else "can go on there at once"
+    then = "goes on with the same devices there" if only else "can go on there at once"
     lost = any(one.attempt == row.saved_by and one.end in LOST_ENDS for one in attempts)
     where = "where it was parked" if lost else f"from step {job.steps:,.0f}"
     return f"{text}, and {then}, {where}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.scheduler.core.bound_jobs import anew_costs
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 from fairlead.scheduler.placement.records import Topology
@@ -31,6 +32,9 @@ class PreemptionState:
     running_on: Ints  # (groups,) slot, -1 = does not run
     stays: Bools  # (groups,) is it left where it runs, whoever is owed more?
     new: Bools  # (groups,) has a member of it done nothing yet?
+    anew_s: (
+        Floats  # (groups,) device-seconds that one bound to devices loses elsewhere; inf: it is not
+    )
 
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "PreemptionState | None":
@@ -48,7 +52,12 @@ class PreemptionState:
         row = np.arange(len(groups.running_on))
         rate = groups.rate[row, np.maximum(groups.running_on, 0)]
         left_s = np.where(there, left[at] / np.maximum(rate, 1e-300), 0.0).max(axis=1)
-        topology = data.running.topology
+        topology, anew_s = data.running.topology, np.full(groups.n, np.inf)
+        usual_s = data.options.restart_costs.default_s
+        for group, cost in anew_costs(
+            data.ledger, data.bound_groups(), usual_s, settings.preemption_hysteresis
+        ).items():
+            anew_s[group] = cost
         return PreemptionState(
             time_s=now_s,
             hysteresis=settings.preemption_hysteresis,
@@ -62,6 +71,7 @@ class PreemptionState:
             running_on=groups.running_on.copy(),
             stays=(left_s < start_s) | (start_s > PROTECTED_START_S),
             new=np.asarray((there & (left[at] >= jobs.total[at])).any(axis=1)),
+            anew_s=anew_s,
         )
 
 
@@ -115,3 +125,29 @@ def _turn(state: PreemptionState, group: int, slot: int) -> PreemptionTime:
     last_s = float(wait_s[order[enough[0]]]) if len(enough) else np.inf
     last_s = last_s if wanted > 0 else 0.0
     return PreemptionTime(slot, max(owed_s, 0.0), owed_s + grows * last_s, state.time_s + last_s)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTime:
+    """When a job group that is bound to devices that others hold runs again; device-seconds."""
+
+    owed_s: float  # that it was owed when that was decided last
+    others_s: float  # owed so much it has its devices; inf = those keep them for now
+    anew_s: float  # owed so much it begins anew elsewhere
+    at_s: float  # cluster's time at which it is owed the less of both
+
+
+def next_turn(state: PreemptionState, group: int, others: Ints) -> BoundTime | None:
+    """When a bound job group runs again that does not run. others: those that hold its devices. None: these
+    are bound themselves, or it has no share."""
+    holders = others[np.isinf(state.anew_s[others])]
+    slots = np.flatnonzero(state.share[group] > 0)
+    if not len(slots) or not len(holders) or np.isinf(state.anew_s[group]):
+        return None
+    owed_s = max(float(state.owed_s[group, slots[0]]), 0.0)
+    others_s = float(state.start_s[holders].max())
+    others_s = others_s if others_s <= PROTECTED_START_S else np.inf
+    anew_s = float(state.anew_s[group])
+    grows = float(state.share[group, slots[0]]) * int(state.scale[group])
+    left_s = max(min(others_s, anew_s) - owed_s, 0.0) / grows
+    return BoundTime(owed_s, others_s, anew_s, state.time_s + left_s)

@@ -36,10 +36,9 @@ def lost_work(
 
 def lost_by_pause(state: ClusterState, row: JobRow, waits: Mapping[str, str]) -> list[str]:
     """Like ``lost_work``, for a job that is to be paused. A program that is parked is ended by that, and what
-    it has done is in its memory alone."""
-    if live := state.registry.live.get(row.id):
-        return lost_work(state, live, waits)
-    return _lost_parked(state, row, "its program was parked, and is ended")
+    it has done is in its memory alone; also where it is about to go on."""
+    lost = lost_work(state, state.registry.live.get(row.id, ()), waits)
+    return lost or _lost_parked(state, row, "its program was parked, and is ended")
 
 
 def lost_by_drain(state: ClusterState, node: str, waits: Mapping[str, str]) -> list[str]:

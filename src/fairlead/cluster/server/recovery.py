@@ -185,7 +185,7 @@ def _attempt(parts: Collaborators, row: JobRow, record: AttemptRow) -> Attempt:
     rate = parts.jobs.admission.rates(row).get(record.accelerator, 0.0)
     # The seconds of an unmanaged job's start, which its node tells, count from where it began.
     from_step = record.from_step if row.spec.unmanaged else row.steps
-    return Attempt(row, record, ranks, rate, from_step)
+    return Attempt(row, record, ranks, rate, from_step, resumes=record.resumes)
 
 
 def _load_round(state: ClusterState, parts: Collaborators) -> None:

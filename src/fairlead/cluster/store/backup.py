@@ -22,6 +22,7 @@ import msgspec
 from fairlead.client.durable import make_durable
 from fairlead.cluster.store.database import (
     DATABASE_ERRORS,
+    ForeignFileError,
     connect,
     printable,
     reader,
@@ -83,7 +84,7 @@ def back_up(directory: Path, out: Path) -> Verified:
         verified = verify_file(partial, found)
         _check_newest(partial, source)
         _settle(partial, out)
-    except DamageError as problem:
+    except (DamageError, ForeignFileError) as problem:
         raise RunError(f"{source}: {problem.what}; no backup was written") from None
     except OSError as problem:
         raise RunError(f"{out}: cannot be written ({problem.strerror})") from None
@@ -181,7 +182,7 @@ def receive(pieces: Iterable[bytes], out: Path) -> Verified:
                 file.write(piece)
         verified = verify_file(partial, None)
         _settle(partial, out)
-    except DamageError as problem:
+    except (DamageError, ForeignFileError) as problem:
         raise RunError(f"{out}: what arrived {problem.what}; no backup was written") from None
     except OSError as problem:
         raise RunError(f"{out}: cannot be written ({problem.strerror})") from None

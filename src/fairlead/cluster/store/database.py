@@ -102,19 +102,26 @@ def _prepare(
         connection.execute("COMMIT")
 
 
+class ForeignFileError(RunError):
+    """A database is no file of ours, or of a later version."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.what = what
+        super().__init__(f"{path}: {what}")
+
+
 def version_of(connection: sqlite3.Connection, path: Path, layout: DatabaseLayout) -> int:
-    """The version of a file of ours, this or one that can be brought up to it. Raises RunError."""
+    """The version of a file of ours, this or one that can be brought up to it. Raises ForeignFileError."""
     found = _pragma(connection, "application_id")
     if found != layout.application:
-        raise RunError(f"{path}: is not a file of Fairlead's (application id {found})")
+        raise ForeignFileError(path, f"is not a file of Fairlead's (application id {found})")
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     for version in (layout.version, *layout.migrations):
         if row is not None and row[0] == str(version):
             return version
     known = "nothing" if row is None else printable(row[0])
-    raise RunError(
-        f"{path}: was written by another version of Fairlead (schema {known}, known is {layout.version})"
-    )
+    what = f"was written by another version of Fairlead (schema {known}, known is {layout.version})"
+    raise ForeignFileError(path, what)
 
 
 def _create(connection: sqlite3.Connection, layout: DatabaseLayout) -> None:

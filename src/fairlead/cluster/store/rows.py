@@ -182,6 +182,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     lost_own: bool = False  # its lost steps are its own, which the next one does again
     order_id: str = ""  # of its order: see ``protocol.messages.OrderId``
     loss_accepted: str = ""  # who has it begin with whatever checkpoints there are
+    resumes: int = 0  # the attempt whose parked ranks it was ordered to go on with; 0 = none
     origin: str = ""  # what it began from, where that is not what its job had kept
     shared_device_s: float = (
         0.0  # of its device-seconds, what the other jobs of packed pairs have had

@@ -102,8 +102,13 @@ def verify(
     found: its marker, None for a file that has none (a backup). limit_s: seconds for SQLite's own structures,
     None = until done.
     """
+    there = objects(connection)
+    if not there and found is not None and found.mark is not None and found.mark.number:
+        raise missing(path, found.mark)
     schema = SCHEMAS[version_of(connection, path, state_layout(keep_empty))]
-    if objects(connection) != _expected(schema):
+    if found is None:
+        _check_length(connection, path)
+    if there != _expected(schema):
         raise DamageError(path, "is damaged (the definition of a table is not that of its version)")
     commits = [
         Commit(*row)
@@ -153,7 +158,8 @@ def missing(path: Path, mark: Mark | None) -> DamageError:
     """There is no database, though there was one."""
     what = "is missing" if not path.exists() else "is empty"
     number = "" if mark is None else f", but commit {mark.number} was acknowledged"
-    return DamageError(path, f"{what}{number}")
+    log = " (the newest commits are in its log, state.db-wal)" if path.exists() else ""
+    return DamageError(path, f"{what}{number}{log}")
 
 
 def check_row(path: Path, table: SqlTable, row: tuple[object, ...]) -> None:
@@ -174,6 +180,19 @@ def _check_chain(path: Path, commits: list[Commit]) -> None:
         complete &= Commit.behind(before, commit.time_s, commit.total, commit.written) == commit
     if not complete:
         raise DamageError(path, "is damaged (the chain of commits is broken)")
+
+
+def _check_length(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises DamageError for a file without a log that goes on behind its last page."""
+    if path.with_name(f"{path.name}-wal").exists():
+        return
+    pages, page = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "page_size")
+    )
+    more = path.stat().st_size - pages * page
+    if more > 0:
+        raise DamageError(path, f"is damaged ({more:,} bytes more than it holds)")
 
 
 def _check_structure(connection: sqlite3.Connection, path: Path, limit_s: float | None) -> bool:

@@ -128,6 +128,19 @@ def _without_pairs_of(rate: Floats | PairRates | None, more: int) -> Any:
     return np.pad(rate, ((0, more), (0, more), (0, 0)))
 
 
+def anew_costs(
+    ledger: Ledger, bound: BoundGroups, start_s: float, hysteresis: float
+) -> dict[int, float]:
+    """Row of a bound job group -> device-seconds that it is worth not to begin anew elsewhere: its start,
+    ``hysteresis`` times, and to do again what it has done. start_s: that a start costs."""
+    groups, jobs, found = ledger.groups, ledger.jobs, dict[int, float]()
+    for row, (_, there, _) in bound.items():
+        rate, done = float(groups.rate[row, there, 0]), float(jobs.done[groups.members[row, 0]])
+        work_s = done / rate if rate > 0 else np.inf
+        found[row] = (hysteresis * start_s + work_s) * float(groups.scale[row])
+    return found
+
+
 def gather_accounts(ledger: Ledger, bound: BoundGroups) -> None:
     """What bound job groups are due and have received on any slot type counts on their own: they can get it
     nowhere else."""
@@ -143,21 +156,29 @@ def gather_accounts(ledger: Ledger, bound: BoundGroups) -> None:
             account[row, slot] = total
 
 
-def find_blocked(
-    plan: RoundPlan,
-    bound: BoundGroups,
-    topology: Topology,
-    *,
-    move_cost: Mapping[int, float],
-    limit: Mapping[int, float],
-) -> set[int]:
-    """The bound job groups of a plan that cannot have their devices: these do not work, are to be left to
-    bound ones that were chosen before, or to others for which a move would cost too much.
+class BlockingCosts(NamedTuple):
+    """What it costs that bound job groups get devices where others hold theirs. ``anew`` and ``limit`` are by
+    rows of the ledger's job groups."""
 
-    move_cost: device -> what a move costs the other job group that holds it and stays on its type. limit: row
-    of a bound job group -> up to which cost others make room for it.
-    """
-    taken, found = set[int](), set[int]()
+    move: Mapping[int, float]  # device -> to move the job group that holds it and stays on its type
+    anew: Mapping[int, float]  # that the bound one begins anew on other devices
+    limit: Mapping[int, float]  # up to which cost either is done for it
+
+
+class BlockedGroups(NamedTuple):
+    """The bound job groups of a plan that cannot have their devices, by rows of the ledger's job groups."""
+
+    waiting: set[int]
+    released: set[int]  # these begin anew on other devices
+
+
+def find_blocked(
+    plan: RoundPlan, bound: BoundGroups, topology: Topology, costs: BlockingCosts
+) -> BlockedGroups:
+    """The bound job groups of a plan that cannot have their devices: these do not work, are to be left to
+    bound ones that were chosen before, or to others for which a move would cost too much. They begin anew
+    elsewhere where those do not make room and that costs no more than they are owed."""
+    taken, waiting, released = set[int](), set[int](), set[int]()
     accelerator = topology.accelerator_of_slot
     for row, slot in zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True):
         if row not in bound:
@@ -165,12 +186,15 @@ def find_blocked(
         one = bound[row]
         mine = set(one.devices.tolist())
         is_there = accelerator[slot] == accelerator[one.slot] and topology.usable[one.devices].all()
-        fits = all(move_cost.get(device, 0.0) <= limit[row] for device in mine)
-        if is_there and fits and mine.isdisjoint(taken):
+        if not is_there or not mine.isdisjoint(taken):
+            waiting.add(row)
+        elif all(costs.move.get(device, 0.0) <= costs.limit[row] for device in mine):
             taken |= mine
+        elif costs.anew[row] <= costs.limit[row]:
+            released.add(row)
         else:
-            found.add(row)
-    return found
+            waiting.add(row)
+    return BlockedGroups(waiting, released)
 
 
 def on_own_nodes(plan: RoundPlan, bound: BoundGroups, scale: Ints, device_node: Ints) -> RoundPlan:

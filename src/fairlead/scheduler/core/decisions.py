@@ -60,9 +60,11 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
 
 def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     groups, jobs = s.ledger.groups, s.ledger.jobs
-    planning, bound = s.planning, s.bound_groups()
-    plan = _plan(s, time_s, bound)
+    planning, all_bound = s.planning, s.bound_groups()
+    plan, bound = _plan(s, time_s, all_bound)
     kept = s.running.place(plan, time_s, bound=bound, weighs_prices=weighs_prices(planning.planner))
+    for row in all_bound.keys() - bound.keys():
+        s.bound_jobs.bind(int(jobs.id[groups.members[row, 0]]), ())
     start_round(jobs, groups, s.running.job_group, s.running.planned)
     s.round.number += 1
     s.round.active = len(s.running.job_group) > 0
@@ -83,30 +85,32 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     return [s.round.in_force, *([WakeAt(time_s, plan.wake_s)] if waits else ())]
 
 
-def _plan(s: SchedulerData, time_s: float, bound: BoundGroups) -> RoundPlan:
-    """The next round. Where bound job groups cannot have their devices, others are chosen in their place."""
+def _plan(s: SchedulerData, time_s: float, bound: BoundGroups) -> tuple[RoundPlan, BoundGroups]:
+    """The next round, and the bound job groups less those that are to begin anew elsewhere. Where others
+    cannot have their devices, other job groups are chosen in their place."""
     planning = s.planning
     if not bound:
         snapshot = take_snapshot(s, time_s)
         plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
-        return plan
+        return plan, bound
     gather_accounts(s.ledger, bound)
-    elapsed_s = None
+    elapsed_s, start_s = None, s.options.restart_costs.default_s
     if isinstance(planning.planner, SharesPlanner):
         settled_s = planning.planner.settled_s(planning.state)
         elapsed_s = time_s - settled_s + s.options.settings.round_s
     snapshot, held = as_seen_by_planners(take_snapshot(s, time_s), bound), set[int]()
     for tries_left in reversed(range(_MAX_PLANS)):
         plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
+        blocked, released = s.running.find_blocked(plan, bound, elapsed_s, start_s)
+        bound = {row: one for row, one in bound.items() if row not in released}
         plan = on_own_nodes(plan, bound, s.ledger.groups.scale, s.cluster.device_node)
-        blocked = s.running.find_blocked(plan, bound, elapsed_s)
         held |= blocked
         snapshot.rate[list(blocked)] = 0.0  # its own copy
         if not blocked:
-            return plan
+            return plan, bound
         if not tries_left or not isinstance(planning.planner, SharesPlanner):
             break  # other planners may take a call for a round that is over
-    return without_groups(plan, held, s.ledger.groups.scale)
+    return without_groups(plan, held, s.ledger.groups.scale), bound
 
 
 def solved(s: SchedulerData, event: Solved) -> list[Command]:

@@ -10,7 +10,10 @@ from fairlead.model.events import RoundEnded
 from fairlead.model.plan import RoundPlan
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.bound_jobs import (
+    BlockedGroups,
+    BlockingCosts,
     BoundGroups,
+    anew_costs,
     are_on_own_devices,
     as_if_held,
     find_blocked,
@@ -146,12 +149,14 @@ class ActiveRound:
             self.job_group = group
 
     def find_blocked(
-        self, plan: RoundPlan, bound: BoundGroups, elapsed_s: float | None
-    ) -> set[int]:
+        self, plan: RoundPlan, bound: BoundGroups, elapsed_s: float | None, start_s: float
+    ) -> BlockedGroups:
         """The bound job groups of a plan that cannot have their devices. Others make room if a bound group
         is owed as much as it would have to be to preempt them, ``preemption_hysteresis`` times what their
-        start costs. elapsed_s: from the last settling of accounts to the end of the round that is planned;
-        None = the planner keeps no accounts: they do for what a round lasts."""
+        start costs. Where it is owed as much as that of its own start and what it has done, it begins anew
+        elsewhere: that does not grow while it waits. elapsed_s: from the last settling of accounts to the end
+        of the round that is planned; None = the planner keeps no accounts: they do for what a round lasts.
+        start_s: that a start costs."""
         running, jobs, groups = self._still_running(), self.ledger.jobs, self.ledger.groups
         hysteresis, round_s = self.settings.preemption_hysteresis, self.settings.round_s
         slot = dict(zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True))
@@ -164,13 +169,16 @@ class ActiveRound:
             cost = restart_s if elapsed_s is None else hysteresis * restart_s
             for device in running.devices[running.offsets[k] : running.offsets[k + 1]].tolist():
                 move_cost[device] = cost
+        anew = anew_costs(self.ledger, bound, start_s, hysteresis)
         limit = dict.fromkeys(bound, round_s)
-        if elapsed_s is not None:
+        if elapsed_s is None:  # in starts, one of which is worth so many seconds of work
+            anew = {row: cost / hysteresis if hysteresis else np.inf for row, cost in anew.items()}
+        else:
             for row, (at, _, _) in bound.items():
                 owed_s = groups.deficit_s[row, at] + groups.share[row, at] * elapsed_s
                 owed_s -= groups.received_s[row, at]
                 limit[row] = max(float(owed_s), 0.0) * float(groups.scale[row])
-        return find_blocked(plan, bound, self.topology, move_cost=move_cost, limit=limit)
+        return find_blocked(plan, bound, self.topology, BlockingCosts(move_cost, anew, limit))
 
     def place(
         self,
