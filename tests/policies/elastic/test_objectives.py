@@ -182,3 +182,25 @@ def test_what_is_left_of_a_job_that_was_not_measured_is_taken_to_be_usual() -> N
     found = devices_of(jobs, "elastic_srpt")
     assert found[1] == 1
     assert sum(found) <= 6
+
+
+def test_the_example_of_the_documentation() -> None:
+    jobs = some_round(goodput=[[1.0, 1.9, 3.6], [1.0, 1.05, 1.08]], capacity=5)
+    found = solve_multiple_choice(Sia().program(jobs))
+    assert -found.value == pytest.approx(3.6**-0.5 + 1)
+    assert found.bound == pytest.approx(found.value)
+    assert devices_of(replace(jobs, capacity=np.array([4])), "sia") == [4, 0]
+    price = (1.9**-0.5 - 3.6**-0.5) / 2
+    assert price == pytest.approx(0.0993, abs=1e-4)
+    cheapest = [min(cost, key=lambda c: c[0]) for cost in _costs_at(jobs, price)]
+    assert [devices for _, devices in cheapest] == [4, 1]
+    assert sum(cost for cost, _ in cheapest) - 5 * price == pytest.approx(-found.value)
+
+
+def _costs_at(jobs: ElasticRound, price: float) -> list[list[tuple[float, int]]]:
+    """What each configuration of each job costs in Sia's objective, its devices paid for; most devices
+    first."""
+    return [
+        [*[(g ** (-0.5) + price * d, int(d)) for g, d in zip(row, jobs.devices, strict=True)][::-1], (1.1, 0)]
+        for row in jobs.goodput
+    ]
