@@ -128,7 +128,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     _check_env(where, spec.env)
     variables = (text for pair in spec.env.items() for text in pair)
     texts = (*spec.command, *spec.container, *variables)
-    _check_size(where, "command, container and env together", texts)
+    check_size(where, "command, container and env together", texts)
 
 
 def read_content(path: Path, what: str) -> Any:
@@ -186,7 +186,7 @@ def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
         raise InputError(f"{where}: {name}: at most {MAX_WORDS:,} words, got {len(command):,}")
     for position, word in enumerate(command):
         _check_bytes(where, f"{name}[{position}]", word)
-    _check_size(where, name, command)
+    check_size(where, name, command)
 
 
 def _check_progress(where: str, spec: JobSpec) -> None:
@@ -261,7 +261,8 @@ def _check_bytes(where: str, name: str, text: str) -> None:
         raise InputError(f"{where}: {name}: is not valid Unicode, got {shown(text)}")
 
 
-def _check_size(where: str, name: str, texts: Iterable[str]) -> None:
+def check_size(where: str, name: str, texts: Iterable[str]) -> None:
+    """Raise InputError where these are more than a job may have."""
     size = sum(len(text.encode()) + 1 for text in texts)
     if size > JOB_BYTES:
         raise InputError(f"{where}: {name}: at most {JOB_BYTES:,} bytes, got {size:,}")
@@ -360,4 +361,4 @@ def _check_env(where: str, env: Mapping[str, str]) -> None:
         if name in RESERVED or name.startswith("FAIRLEAD_"):
             raise InputError(f"{where}: env: {name} is set by Fairlead itself")
         _check_bytes(where, f"env.{name}", value)
-    _check_size(where, "env", (text for pair in env.items() for text in pair))
+    check_size(where, "env", (text for pair in env.items() for text in pair))
