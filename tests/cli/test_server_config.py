@@ -46,6 +46,7 @@ checkpoints = "ckpt"
 estimator = "gavel"
 tenant_jobs = 7
 tenant_jobs_per_minute = 8
+tenant_bytes_per_minute = 9
 tenant_grace = 7.0
 log_level = "info"
 keep_ended_jobs = 90

@@ -123,6 +123,15 @@ class LimitOptions:
             help="Jobs that a tenant may submit in a minute, or at once; 0 = as many as it likes.",
         ),
     ] = 2_000
+    tenant_bytes_per_minute: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Bytes of descriptions (command, env and so on; of each task of an array) that a tenant may "
+            "submit in a minute, or at once; 0 = as many as it likes.",
+        ),
+    ] = 10_000_000
     tenant_grace: Annotated[
         float,
         typer.Option(
@@ -355,6 +364,7 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
         runtime=RuntimeOptions(
             tenant_jobs=given["tenant_jobs"],
             tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
+            tenant_bytes_per_minute=given["tenant_bytes_per_minute"],
             tenant_grace=given["tenant_grace"],
             prices=check_prices(given["prices"]),
             log_level=given["log_level"],

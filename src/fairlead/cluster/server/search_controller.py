@@ -126,6 +126,9 @@ class SearchController:
         check_rates_known("job", example, self._state.options.catalogue)
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/search key {key}" if key else ""
+        is_known = bool(mark) and self._state.store.key(mark) is not None  # it is asked again
+        if caller.role != "admin" and not is_known:
+            self._tenants.check_study(owner, study)
 
         def enter() -> SearchRow:
             known = self._known(mark)

@@ -128,7 +128,7 @@ def engine_plan(context: Context) -> Response:
     "/policy",
     summary="Change the policy",
     dependencies=_changes,
-    **no_content(409, 413, 415),
+    **no_content(409, 413, 415, 429),
     openapi_extra=takes(PolicyChange),
 )
 def set_policy(
