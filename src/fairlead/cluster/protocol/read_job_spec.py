@@ -4,6 +4,7 @@ import codecs
 import json
 import re
 import shlex
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fairlead.cluster.protocol.arrays import parse_array
 from fairlead.cluster.protocol.conversion_errors import describe_error, shown
 from fairlead.cluster.protocol.dependencies import MAX_DEPENDENCIES, parse_dependency
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.json_problems import json_problem
 from fairlead.cluster.protocol.progress_url import parse_progress_url
 from fairlead.cluster.protocol.runtime import (
     CONDA_NAME,
@@ -136,7 +138,10 @@ def read_content(path: Path, what: str) -> Any:
     if path.suffix not in (".toml", ".json"):
         raise InputError(f"{path}: {what} is described in a .toml or a .json file")
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        status = path.stat()
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode):  # it may never end
+            raise InputError(f"{path}: is no regular file")
+        if status.st_size > LARGEST_FILE:
             raise InputError(f"{path}: is larger than {LARGEST_FILE:,} bytes")
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as problem:
@@ -150,7 +155,8 @@ def read_content(path: Path, what: str) -> Any:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text") from None
     except msgspec.DecodeError as problem:
-        raise InputError(f"{path}: is not JSON: {problem}") from None
+        found = json_problem(data)
+        raise InputError(f"{path}: {found or f'is not JSON: {problem}'}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply") from None
 
@@ -288,9 +294,7 @@ def _check_failing(where: str, spec: JobSpec) -> None:
             f"{where}: on_stall: must be 'report' or 'restart', got {shown(spec.on_stall)}"
         )
     if spec.retry_on and spec.no_retry_on:
-        raise InputError(
-            f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"
-        )
+        raise InputError(f"{where}: retry_on and no_retry_on are both given; at most one can be")
 
 
 def _check_after(where: str, after: tuple[str, ...]) -> None:

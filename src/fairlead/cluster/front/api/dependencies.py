@@ -1,5 +1,6 @@
 """Dependencies of the API's routes: caller, request body and answer."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
@@ -14,12 +15,14 @@ from fairlead.cluster.front.body_limit import BodyLimit
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.conversion_errors import describe_error
+from fairlead.cluster.protocol.json_problems import json_problem
 from fairlead.cluster.protocol.read_job_spec import refuse_repeated
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, InputError
 
 T = TypeVar("T")
 LARGEST_BODY = 1 << 20  # bytes
+_ELEMENT = re.compile(r"(\[\d+\])(?:\.|: )")  # of a list, at the beginning of a field
 
 _bearer = HTTPBearer(
     auto_error=False, scheme_name="token", description="A token of `fairlead user add`."
@@ -103,11 +106,21 @@ def _decoded(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> An
         refuse_repeated(data, "body")
         return content
     except msgspec.DecodeError as problem:
-        raise InputError(f"body: {describe_error(problem, _loose(data), kind)}") from None
+        said = json_problem(data) or describe_error(problem, _loose(data), kind)
+        raise InputError(_of_body(said)) from None
     except RecursionError:
         raise InputError("body: is nested too deeply") from None
     except UnicodeDecodeError:
         raise InputError("body: is not UTF-8") from None
+
+
+def _of_body(said: str) -> str:
+    """Return ``[0].FIELD: ...`` or ``FIELD: ...`` as what is wrong with the body, or with one of its
+    elements, in the words in which jobs are checked."""
+    element = _ELEMENT.match(said)
+    if element is None:
+        return f"body: {said}"
+    return f"body{element[1]}: {said[element.end() :]}"
 
 
 def _loose(data: bytes) -> Any:
