@@ -18,6 +18,7 @@ from fairlead.cluster.front.facade import (
     Facade,
     ForbiddenError,
     NotFoundError,
+    TooManyError,
 )
 from fairlead.cluster.front.web import session
 from fairlead.cluster.front.web.alerts import alerts
@@ -268,6 +269,8 @@ def _refusal(refused: Exception) -> Page:
             return problem(403, "Not allowed", str(refused))
         case ConflictError():
             return problem(409, "This cannot be done now", str(refused))
+        case TooManyError():
+            return problem(429, "This cannot be done now", str(refused))
         case InputError():
             return problem(400, "This cannot be done", str(refused))
         case _:
