@@ -422,7 +422,7 @@ def _say(words: str) -> None:
 def _check_host(host: str) -> None:
     """Raises ConfigError for a host that is not known here."""
     try:
-        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
         why = getattr(problem, "strerror", None) or "no name of a host"
         raise ConfigError(f"--host: {host!r} cannot be listened on ({why})") from None
