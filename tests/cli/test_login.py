@@ -121,6 +121,14 @@ def test_strange_characters_survive(home: Path) -> None:
     ("content", "told"),
     [
         ("server = 5", "client.toml:1: server: expected"),
+        (
+            'token = "x"\nserver = "ftp://x"',
+            "client.toml:2: server: 'ftp://x': is no address of the",
+        ),
+        (
+            'server = "https://a:pw@x"',
+            "client.toml:1: server: '...@x': has a user or a password in it",
+        ),
         ('sever = "x"', "client.toml:1: sever: "),
         ("server", "client.toml:1: is not valid TOML"),
         ('server = "x"\n= 3', "client.toml:2: is not valid TOML"),

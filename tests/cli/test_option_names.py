@@ -192,3 +192,16 @@ def test_simulate_names_the_option_of_a_text(
         words = [f"{name}={given}" for name, given in (good | {option: value}).items()]
         assert refused(capsys, "simulate", *words).startswith(option), value
         assert not list(Path().iterdir()), value
+
+
+def test_an_audit_that_ends_before_it_begins_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("audit", "--since", "2026-01-31", "--until", "2026-01-31")
+    assert refused(capsys, *words).startswith("--until: must be after --since, got '2026-01-31'")
+
+
+def test_options_of_retries_that_exclude_each_other_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("submit", "--steps", "1", "--retry-on", "1", "--no-retry-on", "2", "--", "true")
+    said = "--retry-on and --no-retry-on are both given; at most one can be"
+    assert refused(capsys, *words).startswith(said)

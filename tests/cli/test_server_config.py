@@ -46,6 +46,7 @@ checkpoints = "ckpt"
 estimator = "gavel"
 tenant_jobs = 7
 tenant_jobs_per_minute = 8
+tenant_bytes_per_minute = 9
 tenant_grace = 7.0
 log_level = "info"
 keep_ended_jobs = 90
@@ -104,6 +105,13 @@ def test_the_command_line_counts_before_variables_and_these_before_the_file(
         ('keep_ended_jobs = inf\n', "server.toml:1: keep_ended_jobs: must be 0 (for ever) or from 0.0"),
         ('prices = "v100=x"\n', "server.toml:1: prices: v100: expected a number, got 'x'"),
         ("round =\n", "server.toml"),
+        ('round = 30\nestimator = "x"\n', "server.toml:2: estimator: 'x' is not known (choose from"),
+        ('round = 30\npolicy = "nope"\n', "server.toml:2: policy: 'nope': no such policy"),
+        ('round = 30\ncluster = "no.toml"\n', "server.toml:2: cluster: no.toml: "),
+        ('round = 30\nhost = "999.1.1.1"\n', "server.toml:2: host: '999.1.1.1' cannot be listened on"),
+        ('round = 30\ntls_cert = "c"\n', "server.toml:2: tls_cert: is given without --tls-key"),
+        ('webhook = "http://a/"\n', "server.toml:1: webhook: is given without --webhook-secret"),
+        ('engine_config = "e"\n', "server.toml:1: engine_config: is given without --engine;"),
         ('new_tokens = true\n', "server.toml:1: new_tokens: unknown field"),
     ],
 )  # fmt: skip

@@ -50,3 +50,21 @@ def test_a_sequence_without_end_holds_up_nothing_for_ever() -> None:
     shown = pieces.feed("a\x1b]0;") + "".join(pieces.feed("x" * 1000) for _ in range(10))
     assert len(shown) > 5000
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("pieces", "end"),
+    [
+        (["plain"], ""),
+        (["\x1b[30;40m", "black"], "\x1b[0m"),
+        (["\x1b[31mred\x1b[0m", " plain"], ""),
+        (["\x1b[31mred\x1b[m"], ""),
+        (["\x1b[0mplain\x1b[31m"], "\x1b[0m"),
+        (["\x1b[31", "mred"], "\x1b[0m"),
+    ],
+)
+def test_a_colour_ends_with_the_text(pieces: list[str], end: str) -> None:
+    terminal = TerminalFilter()
+    for piece in pieces:
+        terminal.feed(piece)
+    assert terminal.end() == end

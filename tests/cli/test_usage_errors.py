@@ -22,6 +22,10 @@ from tests.call_command import call
         (("trace", "describ"), ("'describ'", "'describe'")),
         (("trace", "generate", "t.csv", "--jobs", "many"), ("--jobs", "'many'")),
         (("cancel", "many"), ("JOB", "'many'")),
+        (("jobs", "--limit", "9" * 21), ("--limit", "9" * 21)),
+        (("jobs", "--tenant", "x\udcff"), ("--tenant: is not valid UTF-8, got 'x\\udcff'",)),
+        (("drain", "x\udcff"), ("NODE...: is not valid UTF-8",)),
+        (("submit", "--steps", "1", "--", "true", "\udcff"), ("is not valid UTF-8",)),
         (
             ("--policy", "las", "simulate", "--seed", "1"),
             ("--policy", "options of simulate come after its name (fairlead simulate --help)"),

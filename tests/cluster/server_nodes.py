@@ -223,6 +223,7 @@ def engine_nodes(
         runtime=RuntimeOptions(
             tenant_jobs=tenant_limits.open_jobs,
             tenant_jobs_per_minute=tenant_limits.jobs_per_minute,
+            tenant_bytes_per_minute=tenant_limits.bytes_per_minute,
             tenant_grace=tenant_limits.grace_s,
         ),
         webhook=webhook,

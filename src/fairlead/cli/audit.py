@@ -1,5 +1,6 @@
 """``fairlead audit``: who did what."""
 
+import difflib
 import json as json_text
 import time
 from typing import Annotated
@@ -10,8 +11,9 @@ import typer
 from fairlead.cli.server_options import asks_server
 from fairlead.cli.time_option import TIME_HELP, read_time
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.protocol.audit import AuditEntry
+from fairlead.cluster.protocol.audit import ACTIONS, AuditEntry
 from fairlead.cluster.protocol.plausible import one_line
+from fairlead.errors import ConfigError
 
 FOLLOW_S = 1.0  # between two looks for new entries
 
@@ -37,6 +39,10 @@ def audit(
 ) -> None:
     """Print the audit log: who changed what, when and from where, and who was refused. For admins."""
     since_s, until_s = read_time(since, "--since"), read_time(until, "--until")
+    if since_s is not None and until_s is not None and until_s <= since_s:
+        raise ConfigError(f"--until: must be after --since, got {until!r}")
+    if action and not follow:
+        _check_action(client, action)
     cursor, more = "", True
     while more or follow:
         page = client.audit(user=user, action=action, since=since_s, until=until_s, cursor=cursor)
@@ -45,6 +51,20 @@ def audit(
         cursor, more = page.cursor, page.more
         if follow and not more:
             time.sleep(FOLLOW_S)
+
+
+def _check_action(client: Client, action: str) -> None:
+    """Raise ConfigError for an action that nobody has ever taken, and that people cannot take: a slip of the
+    pen, for which nothing would be printed."""
+    if action in ACTIONS:
+        return
+    page = client.audit(action=action)
+    while page.more and not page.entries:
+        page = client.audit(action=action, cursor=page.cursor)
+    if not page.entries:
+        close = difflib.get_close_matches(action, ACTIONS, n=1)
+        meant = f"; did you mean {close[0]}?" if close else f"; actions are {', '.join(ACTIONS)}"
+        raise ConfigError(f"--action: the log has none of this name, got {action!r}{meant}")
 
 
 def _json(entry: AuditEntry) -> str:

@@ -10,8 +10,9 @@ import msgspec
 
 from fairlead.cli.config_files import read_config_file
 from fairlead.cli.token_files import write_token
-from fairlead.cluster.http_client import DEFAULT_URL
+from fairlead.cluster.http_client import DEFAULT_URL, address_problem
 from fairlead.errors import ConfigError
+from fairlead.model.toml_lines import naming_lines
 
 PATH_VARIABLE = "FAIRLEAD_CONFIG"
 
@@ -52,6 +53,9 @@ def read_config() -> ClientConfig:
         print(
             f"fairlead: {path}: others can read the token in it: chmod 600 {path}", file=sys.stderr
         )
+    if config.server and (problem := address_problem(as_url(config.server))):
+        with naming_lines(path):
+            raise ConfigError(f"{path}: server: {problem}")
     if not config.token.isascii() or not config.token.isprintable():
         raise ConfigError(f"{path}: token: has characters that no token has")
     return config

@@ -1,7 +1,7 @@
 """Configuration files of commands."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -14,9 +14,8 @@ from fairlead.model.toml import read_toml
 from fairlead.model.toml_lines import naming_lines
 
 _Fields = TypeVar("_Fields", bound=msgspec.Struct)
-_OPTION = re.compile(
-    r"(?:--)?([a-z0-9_-]+)(?: [^:]*)?: (.*)", re.DOTALL
-)  # at the beginning of an error
+# At the beginning of an error: the option, or what it gives with its value in quotes.
+_OPTION = re.compile(r"(?:--)?([a-z0-9_-]+)(?:(?: [^:']*)?: | (?='))(.*)", re.DOTALL)
 
 
 def read_config_file(path: Path, fields: type[_Fields]) -> _Fields:
@@ -31,15 +30,24 @@ def read_config_file(path: Path, fields: type[_Fields]) -> _Fields:
 
 
 @contextmanager
-def naming_fields(path: Path, is_from_file: Callable[[str], bool]) -> Iterator[None]:
+def naming_fields(
+    path: Path, is_from_file: Callable[[str], bool], texts: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Errors of the block about an option, ``--NAME: ...``, are said of its field and line in a configuration
-    file. is_from_file: whether a field's value is the file's, and not the command line's."""
+    file. is_from_file: whether a field's value is the file's, and not the command line's; texts: its fields
+    that are texts, which an error may begin with: paths and the like."""
     try:
         yield
     except InputError as problem:
-        found = _OPTION.fullmatch(str(problem))
+        said = str(problem)
+        found = _OPTION.fullmatch(said)
         name = "" if found is None else found[1].replace("-", "_")
-        if found is None or not is_from_file(name):
+        if found is not None and is_from_file(name):
+            said = found[2]
+        else:
+            begins = (one for one, text in (texts or {}).items() if said.startswith(f"{text}:"))
+            name = next(filter(is_from_file, begins), "")
+        if not name:
             raise
         with naming_lines(path):
-            raise ConfigError(f"{path}: {name}: {found[2]}") from None
+            raise ConfigError(f"{path}: {name}: {said}") from None

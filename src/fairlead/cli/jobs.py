@@ -67,6 +67,7 @@ def jobs(
             "--limit",
             metavar="N",
             min=0,
+            max=10**9,
             help=f"So many at most; 0 = all. Default: {LIMIT}, with --json all.",
         ),
     ] = None,
@@ -110,8 +111,19 @@ def logs(
     ] = False,
 ) -> None:
     """Print a job's output. On a terminal, escape sequences other than colours are left out."""
+    if not sys.stdout.isatty():
+        _print_logs(client, job, str, follow=follow)
+        return
+    terminal = TerminalFilter()
+    try:
+        _print_logs(client, job, terminal.feed, follow=follow)
+    finally:  # Ctrl-C ends --follow
+        sys.stdout.write(terminal.end())
+        sys.stdout.flush()
+
+
+def _print_logs(client: Client, job: int, show: Callable[[str], str], *, follow: bool) -> None:
     cursor = ""
-    show = TerminalFilter().feed if sys.stdout.isatty() else str
     while True:
         try:
             ended = (

@@ -29,7 +29,9 @@ class Command(TyperCommand):
             ctx.ignore_unknown_options = True
         try:
             self._check_given_once(ctx, words)
-            return super().parse_args(ctx, list(words))
+            left = super().parse_args(ctx, list(words))
+            self._check_unicode(ctx)
+            return left
         except typer.BadParameter as problem:
             problem.message = self._with_value(problem, ctx, words)
             raise
@@ -43,6 +45,15 @@ class Command(TyperCommand):
             if takes_one and not param.count and order.count(param) > 1:
                 raise typer.BadParameter("is given twice, and takes one value", ctx, param)
 
+    def _check_unicode(self, ctx: Any) -> None:
+        """Raise BadParameter for a text whose bytes are not UTF-8: only paths can be of any bytes."""
+        params: list[Any] = list(self.get_params(ctx))
+        for param in params:
+            value = ctx.params.get(param.name)
+            for text in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(text, str) and not _is_unicode(text):
+                    raise typer.BadParameter("is not valid UTF-8", ctx, param)
+
     def _with_value(self, problem: Any, ctx: Any, words: list[str]) -> str:
         """The message of a problem, with the value that is wrong."""
         if problem.param is None or not problem.message:  # it is missing
@@ -52,6 +63,10 @@ class Command(TyperCommand):
         values = ", ".join(repr(one) for one in several if one is not None)
         message = problem.message.rstrip(".")
         return message if values in message else f"{message}, got {values}"
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _repeated(args: list[str], repeatable: Sequence[str]) -> list[str]:

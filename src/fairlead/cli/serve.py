@@ -18,6 +18,7 @@ from fairlead.cli.option_records import takes_records
 from fairlead.cli.round_option import LiveRoundOption
 from fairlead.cli.server_config import ConfigOption, ServerConfig
 from fairlead.errors import ConfigError
+from fairlead.model.argument_checks import check_both_or_none
 from fairlead.model.limits import MAX_SEED
 
 if TYPE_CHECKING:
@@ -123,6 +124,15 @@ class LimitOptions:
             help="Jobs that a tenant may submit in a minute, or at once; 0 = as many as it likes.",
         ),
     ] = 2_000
+    tenant_bytes_per_minute: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Bytes of descriptions (command, env and so on; of each task of an array) that a tenant may "
+            "submit in a minute, or at once; 0 = as many as it likes.",
+        ),
+    ] = 10_000_000
     tenant_grace: Annotated[
         float,
         typer.Option(
@@ -295,6 +305,7 @@ def serve(
             if not 0 <= number <= 65535:
                 raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
         tls = tls_of(listen.tls_cert, listen.tls_key)
+        _check_host(listen.host)
     listening = Listening(
         host=listen.host,
         http_port=listen.port,
@@ -355,6 +366,7 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
         runtime=RuntimeOptions(
             tenant_jobs=given["tenant_jobs"],
             tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
+            tenant_bytes_per_minute=given["tenant_bytes_per_minute"],
             tenant_grace=given["tenant_grace"],
             prices=check_prices(given["prices"]),
             log_level=given["log_level"],
@@ -371,10 +383,9 @@ def _engine(name: str | None, path: Path | str | None) -> "EngineConfig | None":
     """The engine of the options; None = there is none. Raises ConfigError."""
     from fairlead.cluster.autoscaling.engine_config import ENGINES, read_engine_config
 
-    if name is None and path is None:
-        return None
+    check_both_or_none({"--engine": name, "--engine-config": path})
     if name is None or path is None:
-        raise ConfigError("--engine and --engine-config: give both or none")
+        return None
     if name not in ENGINES:
         raise ConfigError(f"--engine: must be one of {', '.join(ENGINES)}, got {name!r}")
     return read_engine_config(Path(path), name)
@@ -406,6 +417,15 @@ class Rereader:
 
 def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
+
+
+def _check_host(host: str) -> None:
+    """Raises ConfigError for a host that is not known here."""
+    try:
+        socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:
+        why = getattr(problem, "strerror", None) or "no name of a host"
+        raise ConfigError(f"--host: {host!r} cannot be listened on ({why})") from None
 
 
 def _check_ports(listening: "Listening") -> None:

@@ -76,7 +76,12 @@ class ServerConfig:
 
     def naming_fields(self) -> AbstractContextManager[None]:
         """Errors of the block about an option whose value is the file's are said of its line there."""
-        return naming_fields(self.path, self._is_from_file)
+        texts = {
+            name: str(value)
+            for name, option in self._options.items()
+            if isinstance(value := self._context.params.get(option.name), str | Path)
+        }
+        return naming_fields(self.path, self._is_from_file, texts)
 
     def _is_from_file(self, name: str) -> bool:
         param = self._options.get(name)

@@ -19,6 +19,7 @@ _SEQUENCE = re.compile(
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # any other control but tab and ends of lines
     r"|[\u202a-\u202e\u2066-\u2069]"  # what follows would be shown in another order
 )
+_NO_COLOUR = "\x1b[0m"
 _EXTENDED = re.compile(r"[345]8[;:](?:5[;:][0-9]*|2(?:[;:][0-9]*){3,5})")
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
 
@@ -57,6 +58,7 @@ class TerminalFilter:
 
     def __init__(self) -> None:
         self._begun = ""  # an escape sequence whose end has not come yet
+        self._coloured = False  # does a colour hold that the text has begun?
 
     def feed(self, text: str) -> str:
         """Return the text without controls. A sequence that is not whole is kept for the next piece."""
@@ -64,4 +66,10 @@ class TerminalFilter:
         if (begun := _BEGUN.search(text)) is not None and len(text) - begun.start() < _MAX_SEQUENCE:
             text, self._begun = text[: begun.start()], text[begun.start() :]
         kept = _SEQUENCE.sub(lambda found: _visible(found["colour"] or ""), text)
+        if colours := re.findall(_COLOUR, kept):
+            self._coloured = colours[-1] not in (_NO_COLOUR, "\x1b[m")
         return re.sub(rf"(?!{_COLOUR})\x1b", "", kept)
+
+    def end(self) -> str:
+        """Return what is to be printed behind the text: whoever reads on is to see their own colours."""
+        return _NO_COLOUR if self._coloured else ""

@@ -39,7 +39,15 @@ from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.cluster.protocol.read_study import check_study, read_study
 from fairlead.cluster.protocol.study import SearchView, StudySpec
 from fairlead.errors import FairleadError, InputError, UnreachableError
-from fairlead.model.argument_checks import NUMBER, TEXT, check_arguments, or_none
+from fairlead.model.argument_checks import (
+    NUMBER,
+    TEXT,
+    brief_repr,
+    check_arguments,
+    is_number,
+    is_whole,
+    or_none,
+)
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8470"
@@ -99,6 +107,8 @@ class Client:
         ConfigError for a spec that cannot be used.
         """
         for position, spec in enumerate(specs):
+            if not isinstance(spec, JobSpec):
+                raise InputError(f"{SPECS}[{position}]: expected a JobSpec, got {brief_repr(spec)}")
             check_spec(spec, f"{SPECS}[{position}]")
         sent = {"Idempotency-Key": key or uuid.uuid4().hex}
         ask = {"tenant": tenant} if tenant else {}
@@ -142,57 +152,59 @@ class Client:
 
     def job(self, job: int) -> JobView:
         """Return a job as it is now. Raises InputError where there is none that the caller may see."""
-        return self._call("GET", f"/v1/jobs/{job:d}", JobView)
+        return self._call("GET", f"/v1/jobs/{_id('job', job)}", JobView)
 
     def attempts(self, job: int) -> list[AttemptView]:
         """Return every attempt of a job, oldest first."""
-        return self._call("GET", f"/v1/jobs/{job:d}/attempts", list[AttemptView])
+        return self._call("GET", f"/v1/jobs/{_id('job', job)}/attempts", list[AttemptView])
 
     def usage(self, job: int) -> list[DeviceUsageView]:
         """Return how busy the devices of a job were over time, by attempt and rank; [] = not known."""
-        return self._call("GET", f"/v1/jobs/{job:d}/usage", list[DeviceUsageView])
+        return self._call("GET", f"/v1/jobs/{_id('job', job)}/usage", list[DeviceUsageView])
 
     def metrics(self, job: int, name: str = "") -> list[MetricCurve]:
         """Return the metrics that a job has reported, in order of name. name: only this one, "" = all."""
         ask = {"name": name} if name else {}
-        return self._call("GET", f"/v1/jobs/{job:d}/metrics", list[MetricCurve], ask)
+        return self._call("GET", f"/v1/jobs/{_id('job', job)}/metrics", list[MetricCurve], ask)
 
     def explain(self, job: int) -> Explanation:
         """Return where a job is and why, its attempts, and when it is forecast to end."""
-        return self._call("GET", f"/v1/jobs/{job:d}/explain", Explanation)
+        return self._call("GET", f"/v1/jobs/{_id('job', job)}/explain", Explanation)
 
     def log(self, job: int, cursor: str = "", limit: int = 1 << 16) -> tuple[str, str]:
         """Return output of a job and the cursor after it. cursor: where to begin, "" = at the beginning,
         "tail" = at the end of the newest attempt; limit: bytes at most."""
         ask = {"cursor": cursor, "limit": limit}
-        found = self._call("GET", f"/v1/jobs/{job:d}/log", dict[str, str], ask)
+        found = self._call("GET", f"/v1/jobs/{_id('job', job)}/log", dict[str, str], ask)
         return found["text"], found["cursor"]
 
     def cancel(self, job: int) -> None:
         """End a job for good. One that has ended stays as it is."""
-        self._call("POST", f"/v1/jobs/{job:d}/cancel")
+        self._call("POST", f"/v1/jobs/{_id('job', job)}/cancel")
 
     def cancel_array(self, array: int) -> list[int]:
         """End all tasks of an array for good that have not ended. Returns their ids."""
-        return self._call("POST", f"/v1/arrays/{array:d}/cancel", dict[str, list[int]])["ids"]
+        return self._call("POST", f"/v1/arrays/{_id('array', array)}/cancel", dict[str, list[int]])[
+            "ids"
+        ]
 
     def pause(self, job: int) -> list[str]:
         """Have a job save its state and leave its devices until it is resumed. Returns a sentence where it
         cannot save, and loses work."""
-        return self._call("POST", f"/v1/jobs/{job:d}/pause", LostWork).lost_work
+        return self._call("POST", f"/v1/jobs/{_id('job', job)}/pause", LostWork).lost_work
 
     def resume(self, job: int, *, accept_loss: bool = False) -> None:
         """Let a paused job run again. Raises InputError for one that is not paused. accept_loss: also one
         that waits for its checkpoints; its next attempt begins with whatever is there."""
         ask = {"accept_loss": "true"} if accept_loss else {}
-        self._call("POST", f"/v1/jobs/{job:d}/resume", ask=ask)
+        self._call("POST", f"/v1/jobs/{_id('job', job)}/resume", ask=ask)
 
     def set_weight(self, job: int, weight: float) -> None:
         """Give a job another weight, from the next round on. Raises InputError for one that no job
         can have."""
-        if not isfinite(weight):  # JSON has no word for it
-            raise InputError(f"weight: must be a finite number, got {weight}")
-        self._call("PUT", f"/v1/jobs/{job:d}/weight", body={"weight": weight})
+        if not is_number(weight) or not isfinite(weight):  # JSON has no word for infinity
+            raise InputError(f"weight: must be a finite number, got {brief_repr(weight)}")
+        self._call("PUT", f"/v1/jobs/{_id('job', job)}/weight", body={"weight": weight})
 
     # --- searches --------------------------------------------------------------------------------
     def search(self, study: StudySpec | str | Path, tenant: str = "", key: str = "") -> int:
@@ -214,15 +226,17 @@ class Client:
 
     def search_status(self, search: int) -> SearchView:
         """Return a search with all its trials."""
-        return self._call("GET", f"/v1/searches/{search:d}", SearchView)
+        return self._call("GET", f"/v1/searches/{_id('search', search)}", SearchView)
 
     def search_curves(self, search: int) -> dict[int, MetricCurve]:
         """Return what the newest 500 trials of a search have reported of its metric, by number."""
-        return self._call("GET", f"/v1/searches/{search:d}/curves", dict[int, MetricCurve])
+        return self._call(
+            "GET", f"/v1/searches/{_id('search', search)}/curves", dict[int, MetricCurve]
+        )
 
     def stop_search(self, search: int) -> None:
         """End a search and its trials for good. Raises InputError for one that has ended."""
-        self._call("POST", f"/v1/searches/{search:d}/stop")
+        self._call("POST", f"/v1/searches/{_id('search', search)}/stop")
 
     # --- cluster ---------------------------------------------------------------------------------
     def me(self) -> UserView:
@@ -337,8 +351,8 @@ class Client:
     @cached_property
     def _http(self) -> httpx.Client:
         """Made when it is first needed. No proxy from the environment gets to see the token."""
-        if not _is_address(self.url):
-            raise InputError(f"server {self.url!r}: is no address of the form {DEFAULT_URL}")
+        if problem := address_problem(self.url):
+            raise InputError(f"server {problem}")
         if not all("!" <= letter <= "~" for letter in self.token):
             raise InputError("the token: must be of printable ASCII characters, without spaces")
         return httpx.Client(
@@ -369,7 +383,10 @@ class Client:
         sent = dict(headers or {})
         content = None
         if body is not None:
-            content = msgspec.json.encode(body)
+            try:
+                content = msgspec.json.encode(body)
+            except (TypeError, ValueError) as problem:  # also: half of a surrogate pair
+                raise InputError(f"{method} {path}: cannot be sent as JSON: {problem}") from None
             sent["Content-Type"] = "application/json"
         answer = self._send(method, path, ask, content, sent)
         if not answer.is_success:
@@ -395,6 +412,8 @@ class Client:
                 return self._http.request(
                     method, path, params=ask, content=content, headers=headers
                 )
+            except UnicodeEncodeError as problem:
+                raise InputError(f"{brief_repr(problem.object)} is not valid Unicode") from None
             except httpx.ConnectError as problem:
                 raise UnreachableError(f"server {self.url}: cannot be reached: {problem}") from None
             except httpx.TimeoutException:
@@ -426,6 +445,15 @@ def _refusal(url: str, answer: httpx.Response) -> FairleadError:
     return kind(sentence)
 
 
+def address_problem(url: str) -> str:
+    """Return what is wrong with the address of a server, behind the address; "" = nothing. Never a password
+    in it."""
+    if "@" in url:
+        _, _, host = url.rpartition("@")
+        return f"'...@{host}': has a user or a password in it; a token is all that is asked for"
+    return "" if _is_address(url) else f"{url!r}: is no address of the form {DEFAULT_URL}"
+
+
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
@@ -434,8 +462,17 @@ def _is_address(url: str) -> bool:
         return False
 
 
+def _id(name: str, value: int) -> str:
+    """An id as a part of a path."""
+    if not is_whole(value):
+        raise InputError(f"{name}: expected a whole number, got {brief_repr(value)}")
+    return f"{value:d}"
+
+
 def _part(name: str) -> str:
     """A name as one part of a path."""
+    if not isinstance(name, str):
+        raise InputError(f"expected a name, got {brief_repr(name)}")
     if not name or not all(
         letter.isascii() and (letter.isalnum() or letter in "._-") for letter in name
     ):

@@ -94,6 +94,14 @@ def check_fields(
     check_arguments(type(record).__name__, given, checks, error)
 
 
+def check_both_or_none(options: Mapping[str, object]) -> None:
+    """Raise ConfigError where one of two options is given, and the other is None."""
+    missing = [name for name, value in options.items() if value is None]
+    given = [name for name, value in options.items() if value is not None]
+    if missing and given:
+        raise ConfigError(f"{given[0]}: is given without {missing[0]}; give both or none")
+
+
 def brief_repr(value: object) -> str:
     """Return a value's repr for a message: one line of at most 60 characters."""
     text = " ".join(repr(value).split("\n"))

@@ -24,7 +24,7 @@ def naming_lines(path: Path | None) -> Iterator[None]:
     try:
         yield
     except InputError as problem:
-        if path is None or path.suffix == ".json":
+        if path is None or path.suffix == ".json" or not path.is_file():
             raise
         try:
             text = path.read_bytes().decode("utf-8-sig")

@@ -14,6 +14,7 @@ from fairlead.client.rank_environment import EXIT_RANK_SYNC
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.rank_failures import exit_failure
+from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.agent.spawner_events import may_have_expired
 from fairlead.cluster.agent.spawner_messages import Exited
 from fairlead.cluster.protocol.messages import (
@@ -388,3 +389,16 @@ def test_of_a_rank_that_says_why_it_ends_nothing_else_is_assumed(
     one.progress(RankEnded(1, 50, 50, 0.2, False, message), 9.0)
     ended = Exited(job=1, attempt=1, rank=0, code=0, at_s=9.0)
     assert may_have_expired(one, ended) is expired
+
+
+def test_a_failure_that_quotes_long_texts_can_be_told() -> None:
+    """What is wrong with a start of a command of 100 kB is told like any other."""
+    one = start()
+    why = f"{'a' * 100_000}: the file name is too long"
+    one.failed(0, f"rank 0: {why}", 1.0, directory="wrong_path", path="/" + "b" * 100_000)
+    one.record_exit(1.0)
+    (told,) = SendableCheck()([one.status(2.0)])
+    assert told.failure is not None
+    assert (told.failure.kind, told.failure.directory) == ("not_started", "wrong_path")
+    assert told.failure.place == "a" * 1_000
+    assert told.reason

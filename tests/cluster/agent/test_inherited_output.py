@@ -76,7 +76,7 @@ def test_offsets_go_on_from_where_an_earlier_agent_has_cut_the_file(tmp_path: Pa
     first = Logs(tmp_path)
     first.inherit()
     ((_, log),) = first._logs.items()
-    log.limit = 500
+    log.limit = 250
     asyncio.run(first.send(_Client(server), "n", "i"))
     assert server.output == b"0123456789" * 100
     first.tidy(time.monotonic())

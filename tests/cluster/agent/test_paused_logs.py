@@ -13,7 +13,7 @@ from fairlead.cluster.protocol.messages import Assignment, LogChunk, Rank
 
 ORDER = Assignment(
     job=1, attempt=1, command=("x",), env={}, cwd="", checkpoint_dir="", world_size=1,
-    ranks=(Rank(rank=0, devices=(0,)),), unmanaged=True, suspend=True, log_bytes=20,
+    ranks=(Rank(rank=0, devices=(0,)),), unmanaged=True, suspend=True, log_bytes=10,
 )  # fmt: skip
 
 

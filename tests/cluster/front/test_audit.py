@@ -226,6 +226,12 @@ def test_the_command_prints_it(
     assert {line["user"] for line in lines} == {"ann"}
     assert call(*given, "--until", "2020-01-01") == 0
     assert capsys.readouterr().out == ""
+    for slip, meant in (("dran", "did you mean drain?"), ("xyz", "actions are submit, cancel")):
+        assert call(*given, "--action", slip) == 2
+        said = capsys.readouterr().err
+        assert f"--action: the log has none of this name, got {slip!r}; {meant}" in said
+    assert call(*given, "--action", "pause", "--until", "2020-01-01") == 0, "nobody has done that"
+    assert capsys.readouterr().out == ""
     assert call(*given, "--since", "yesterday") == 2
     assert "--since" in capsys.readouterr().err
 

@@ -15,6 +15,7 @@ from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.http_app import create_app
 from fairlead.cluster.front.metrics import FrontCounters
 from fairlead.cluster.front.web.routes import add_pages
+from fairlead.cluster.protocol.audit import ACTIONS
 from fairlead.cluster.protocol.job_spec import JobSpec
 
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
@@ -24,6 +25,10 @@ def test_each_method_of_the_facade_is_named_or_only_asks() -> None:
     methods = {name for name in vars(Facade) if not name.startswith("_")}
     assert methods - {"authenticate"} == NAMED.keys() | ASKING
     assert not NAMED.keys() & ASKING
+
+
+def test_people_can_ask_for_each_action_by_its_name() -> None:
+    assert {*NAMED, "enrol"} == set(ACTIONS)
 
 
 # Requests with these methods that change nothing: forecasts, and what a browser knows of its token.

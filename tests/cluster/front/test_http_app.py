@@ -1,8 +1,11 @@
 """The HTTP API of a real server: who gets what, and what is refused."""
 
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -10,6 +13,7 @@ import pytest
 from tests.cluster.served import Served
 
 from fairlead.cluster.front.api.dependencies import LARGEST_BODY
+from fairlead.cluster.front.body_limit import OF_ONE_USER
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import InputError
@@ -196,6 +200,10 @@ def test_the_same_key_submits_once(front: Served, ann: str) -> None:
         (b"[" * 100_000, "expected object, got array"),
         (b'{"command":["a"],"total_steps":"x"}', "total_steps: expected int, got 'x'"),
         (b'[{"command":["a"],"total_steps":1,"weight":0}]', "body[0]: weight: must be from"),
+        (b'[{"command":["a"],"total_steps":1,"weight":true}]', "body[0]: weight: expected"),
+        (b'[{"command":["a"],"total_steps":1,"weight":1e999}]', "body[0]: weight: number out of"),
+        (b'[{"command":["a"]}]', "body[0]: total_steps: is missing"),
+        (b'{"command":["a"],"total_steps":1,"name":"\\ud800"}', "body: name: is not valid Unicode"),
         (b'{"command":["a"],"total_steps":1' + b"0" * 3000 + b"}", "total_steps: must be from 1"),
         (b'{"command":["a"],"total_steps":1,"weight":1e999}', "weight: number out of range"),
         (b'{"command":["a\\u0000"],"total_steps":1}', "NUL"),
@@ -232,6 +240,53 @@ def test_bodies_that_are_too_large_or_not_json_are_not_read(front: Served) -> No
     assert "1,001" in ask(front, "POST", "/v1/jobs", json=many).json()["error"]
 
 
+def test_half_sent_bodies_of_one_user_are_refused_beyond_a_limit(
+    front: Served, ann: str, bob: str
+) -> None:
+    where = urlsplit(front.url)
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ann}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {LARGEST_BODY}\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        for _ in range(OF_ONE_USER // LARGEST_BODY + 1):
+            one = stack.enter_context(socket.create_connection((where.hostname, where.port), 60))
+            one.sendall(head.encode() + b" " * (LARGEST_BODY - 1))
+        # All are full by then, or refused
+        kind = {"Content-Type": "application/json"}
+        body = b" " * 700_000 + msgspec.json.encode(SPEC)
+        end = time.monotonic() + 60
+        while True:
+            found = ask(front, "POST", "/v1/jobs", ann, content=body, headers=kind)
+            if found.status_code == 429 or time.monotonic() > end:
+                break
+        assert found.status_code == 429
+        assert found.headers["Retry-After"]
+        assert "other requests of yours" in found.json()["error"]
+        assert ask(front, "POST", "/v1/jobs", ann, json=SPEC).status_code == 201
+        other = ask(front, "POST", "/v1/jobs", bob, content=body, headers=kind)
+        assert other.status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/login", "/health"])
+def test_a_request_with_two_ends_is_refused_and_nothing_behind_it_is_answered(
+    front: Served, path: str
+) -> None:
+    where = urlsplit(front.url)
+    both = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
+    with socket.create_connection((where.hostname, where.port), 60) as connection:
+        connection.sendall(both.encode())
+        answer = b""
+        while data := connection.recv(1 << 16):
+            answer += data
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"Content-Length and Transfer-Encoding are both given" in answer
+    assert answer.count(b"HTTP/1.1") == 1
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -243,6 +298,7 @@ def test_bodies_that_are_too_large_or_not_json_are_not_read(front: Served) -> No
         f"/v1/jobs/{2**64}",
         "/v1/jobs/-1",
         "/v1/accounting?since=2026-01-02&until=2026-01-02",
+        "/v1/audit?since=5&until=5",
         "/v1/samples?since_s=nan",
         "/v1/samples?since_s=inf",
         "/v1/jobs/0/log?limit=99999999",

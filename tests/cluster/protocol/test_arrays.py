@@ -32,13 +32,16 @@ def test_arrays_are_read(text: str, expected: ArrayRange) -> None:
         ("1,1", "1 names an index that was named before"),
         ("0-10000", "an array has at most 10,000 tasks"),
         ("0-999999999", "an array has at most 10,000 tasks"),
+        ("0-9999999999", "9999999999 is larger than 999,999,999, the largest index"),
+        ("0-9%" + "9" * 20, "9{20} is larger than 999,999,999"),
+        ("9" * 5_000, r"9{37}\.\.\. is larger than"),
         ("0-9%0", "at least 1"),
         ("0-9%", "at least 1"),
         ("0-9%x", "at least 1"),
     ],
 )
 def test_other_arrays_are_refused(text: str, problem: str) -> None:
-    with pytest.raises(InputError, match=rf"^job: array: .*{problem}.*, got '{text}'$"):
+    with pytest.raises(InputError, match=rf"^job: array: .*{problem}.*, got '{text[:50]}"):
         check_spec(JobSpec(command=("x",), total_steps=1, array=text))
 
 
@@ -55,5 +58,5 @@ def test_dependencies_are_read() -> None:
 
 @pytest.mark.parametrize("text", ["12", "ok:", "ok:-1", "fail:3", "ok:01", "ok:array:", "ok: 3"])
 def test_other_dependencies_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match=rf"^job: after: expected ok:JOB .*, got '{text}'$"):
+    with pytest.raises(InputError, match=rf"^job: after: expected ok:JOB .*, got '{text[:50]}"):
         check_spec(JobSpec(command=("x",), total_steps=1, after=(text,)))

@@ -1,5 +1,6 @@
 """Job descriptions from files, and what is wrong with them."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,24 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ("a.yaml", "", "a.yaml: a job is described in a .toml or a .json file"),
         ("a.toml", "command = [", "a.toml: is not valid TOML"),
         ("a.json", "{", "a.json: is not JSON"),
+        ("a.json", '{"weight": 1e999}', "a.json: weight: number out of range, got 1e999"),
+        (
+            "a.json",
+            '{"rates": {"v100": NaN}}',
+            "a.json: rates.v100: JSON has no such number, got NaN",
+        ),
+        ("a.json", '{"after": [1, -1e999]}', "a.json: after[1]: number out of range, got -1e999"),
+        (
+            "a.json",
+            '{"total_steps": ' + "9" * 5_000 + "}",
+            "a.json: total_steps: integer out of range, got " + "9" * 37 + "...",
+        ),
+        (
+            "a.json",
+            r'{"name": "\ud800"}',
+            r"a.json: name: is not valid Unicode, got '\ud800'",
+        ),
+        ("a.json", r'{"env": {"\ud800": "1"}}', r"a.json: env: the name '\ud800' is not valid"),
         (
             "a.json",
             '{"command": ["a"], "total_steps": 5, "total_steps": 6}',
@@ -211,7 +230,10 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"max_retries": -1}, "max_retries: must be from 0 to 1000000, got -1"),
         ({"retry_on": (1, 256)}, "retry_on: must be from 1 to 255, got 256"),
         ({"no_retry_on": (0,)}, "no_retry_on: must be from 1 to 255, got 0"),
-        ({"retry_on": (1,), "no_retry_on": (2,)}, "no_retry_on: cannot be combined with retry_on"),
+        (
+            {"retry_on": (1,), "no_retry_on": (2,)},
+            "retry_on and no_retry_on are both given; at most one",
+        ),
         ({"stall_timeout_s": -1.0}, "stall_timeout_s: must be from 0"),
         ({"start_timeout_s": float("nan")}, "start_timeout_s: must be from 0"),
         ({"on_stall": "shrug"}, "on_stall: must be 'report' or 'restart', got 'shrug'"),
@@ -282,3 +304,12 @@ def test_another_word_for_parking_is_named_with_what_there_is() -> None:
     assert make_spec({**fields, "park": "stop"}, "f").park == "stop"
     with pytest.raises(InputError, match="f: park: must be true, false or 'stop', got 'wait'"):
         make_spec({**fields, "park": "wait"}, "f")
+
+
+@pytest.mark.parametrize("name", ["a.toml", "a.json"])
+def test_a_pipe_is_no_description(tmp_path: Path, name: str) -> None:
+    """Nobody may ever write into it."""
+    path = tmp_path / name
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=rf"{name}: is no regular file$"):
+        read_spec(path)

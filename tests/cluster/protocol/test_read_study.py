@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import JOB_BYTES
 from fairlead.cluster.protocol.read_study import (
     check_study,
     grid_values,
@@ -79,6 +80,39 @@ def test_a_trial_has_its_parameters_in_its_command_and_its_number_in_its_name() 
     spec = trial_spec(study, 7, {"lr": 1e-05, "n": 2, "flag": True}, weight=0.25)
     assert spec.command == ("--lr", "1e-05", "--n=2", "{other}", "{1e-05}", "true")
     assert (spec.name, spec.weight) == ("s#7", 0.25)
+
+
+@pytest.mark.parametrize(
+    ("one", "longest"),
+    [
+        (ParameterRange(low=0.0, high=1.0), 24),
+        (ParameterRange("int", low=-50, high=9), 3),
+        (ParameterRange("int", low=1, high=1_000), 4),
+        (ParameterRange("categorical", choices=(True, 10, "ab")), 4),
+        (ParameterRange("categorical", choices=("abc", "\u00e4\u00e4")), 4),
+    ],
+)
+def test_a_study_has_room_for_its_parameters_at_their_longest(
+    one: ParameterRange, longest: int
+) -> None:
+    """All limits of nodes' orders go by what a job may have."""
+
+    def study(times: int) -> StudySpec:
+        job = JobSpec(command=("x", "{x}" * times), total_steps=1)
+        return StudySpec(metric="loss", parameters={"x": one}, job=job, trials=1)
+
+    check_study(study((JOB_BYTES - 300) // longest))  # the rest: variables of the trial
+    with pytest.raises(InputError, match=r"job: command.*: at most 131,072 bytes, got \d+,\d+$"):
+        check_study(study(JOB_BYTES // longest))
+
+
+def test_the_variables_of_a_trial_count() -> None:
+    """They are part of its environment."""
+    job = JobSpec(command=("x", "a" * 120_000), total_steps=1)
+    choices = ParameterRange("categorical", choices=("b" * 200, "c"))
+    parameters = {f"p{number}": choices for number in range(100)}
+    with pytest.raises(InputError, match=r"env of a trial, .*: at most 131,072 bytes, got 16\d,\d"):
+        check_study(StudySpec(metric="loss", parameters=parameters, job=job, trials=1))
 
 
 @pytest.mark.parametrize(

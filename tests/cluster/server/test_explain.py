@@ -32,7 +32,7 @@ from fairlead.cluster.server.hysteresis import PreemptionState
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.store.rows import AttemptRow, JobRow
-from fairlead.model.cluster import SlotType
+from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.throughputs import Throughputs
 
 MINE, OTHER, THIRD = 1, 2, 3
@@ -56,6 +56,7 @@ class State:
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
         self.early_s = 10.0
         self.costs = SimpleNamespace(is_applied=lambda: True)
+        self.cluster = Cluster((Node("a", "v100", 2), Node("b", "k80", 2), Node("c", "h100", 1)))
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():
             self.fleet.add(name, "v100", devices)
@@ -418,6 +419,10 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     for k80, told in ((1.0, ""), (1.04, ""), (0.5, ", where it is 2.0 times as fast as on k80")):
         rates = {"v100": 1.0, "k80": k80}  # equal ones are also what stands for rates not known
         assert f"It runs on 1 x v100 of a{told}." in state.told("running", **place, rates=rates)
+    rates = {"v100": 1.0, "h100": 2.0}
+    for devices, told in ((1, ", though h100 would be 2.0 times as fast"), (2, "")):
+        faster = state.told("running", **place, rates=rates, scale_factor=devices)
+        assert f"It runs on 1 x v100 of a{told}." in faster, "there is one h100"
     state.fleet.nodes["a"].suspect = True
     told = state.told("running", **place)
     assert told.startswith(

@@ -7,6 +7,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.front.committed_state import CommittedState
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.model.duration_text import duration
 
@@ -58,6 +59,24 @@ def test_time_alone_completes_no_job(cluster: EngineNodes, node: PlayedNode) -> 
     node.run(*KEY, ran_s=1000.0)
     node.say()
     assert told(cluster) == [TOTAL - 1.0] * 5
+
+
+def test_no_end_is_forecast_of_a_job_that_runs_longer_than_its_steps_take(
+    cluster: EngineNodes, node: PlayedNode
+) -> None:
+    """Its next second is as likely to be the last as any other: 0 s would count as an end in a what-if."""
+    node.run(*KEY, ran_s=1.0)
+    node.say()
+    assert cluster.job(KEY[0]).no_end == ""
+    node.run(*KEY, ran_s=1000.0)
+    node.say()
+    assert cluster.job(KEY[0]).no_end == "overdue"
+    explained = cluster.service.explain(ADMIN, KEY[0])
+    assert (explained.no_end, explained.finish_s) == ("overdue", None)
+    found = cluster.service.what_if(ADMIN, WhatIf(add_nodes={"v100": 1}))
+    assert found.no_end == {KEY[0]: "overdue"}
+    (note,) = (one for one in found.notes if "longer" in one)
+    assert note.startswith("job 0 has run for longer than its steps take: no end is forecast")
 
 
 def test_nothing_is_made_up_for_a_node_that_is_silent(

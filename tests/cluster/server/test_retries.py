@@ -142,6 +142,7 @@ def test_mistakes_of_one_user_are_given_up_on_two_nodes_and_blame_none(tmp_path:
         words = (sys.executable, "-c", "import time; time.sleep(600)")
         mistakes = [
             sleeper(0, sys.executable, str(tmp_path / "nosuch.py")),
+            sleeper(0, "/" + "a" * 6_000),  # longer than what a message may quote
             JobSpec(command=words, total_steps=9, unmanaged=True, cwd="/nosuch"),
             JobSpec(command=words, total_steps=9, unmanaged=True, cwd="/", venv="/nosuch"),
         ]

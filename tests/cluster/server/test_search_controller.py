@@ -205,3 +205,18 @@ def test_a_job_whose_round_ends_as_it_is_looked_at_has_completed(tmp_path: Path)
         complete(cluster, node, job)
         cluster.until(lambda: trial(cluster, search).state != "running", "the end of the trial")
         assert trial(cluster, search).state == "completed"
+
+
+def test_a_search_whose_trials_are_too_large_for_orders_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its study was accepted when that was not looked at."""
+    monkeypatch.setattr(search_controller, "check_study", lambda study: None)
+    with engine_nodes(tmp_path) as cluster:
+        job = JobSpec(command=("x", "{x}" * 40_000), total_steps=1_000, rates={"v100": 1.0})
+        search = begin(cluster, job=job)
+        cluster.until(lambda: row(cluster, search).state != "running", "the end of the search")
+        assert (
+            "trial 0 cannot begin: job: command, container and env" in row(cluster, search).reason
+        )
+        assert not cluster.service.jobs(ADMIN)

@@ -9,6 +9,7 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 from fairlead.cluster.front.facade import ConflictError, TooManyError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.study import ParameterRange, StudySpec
 from fairlead.cluster.server.tenant_limits import TenantAdmission, TenantLimits
 
 ANN = Caller(user="ann", tenant="apes", role="user")
@@ -74,6 +75,44 @@ def test_jobs_come_no_faster_than_they_may() -> None:
         admission.check("cats", 61)
     now += 60.0
     admission.check("apes", 60)
+
+
+def test_descriptions_come_in_no_more_bytes_than_they_may(tmp_path: Path) -> None:
+    """Cancelled jobs are kept: who submits and cancels large ones for ever would fill the disk."""
+    large = replace(SPEC, command=("x", "a" * 10_000))
+    array = replace(large, array="0-5")
+    study = StudySpec(
+        metric="loss", parameters={"x": ParameterRange(low=0.0, high=1.0)}, job=large, trials=1,
+        sampler="random",
+    )  # fmt: skip
+    limits = TenantLimits(bytes_per_minute=70_000)
+    with engine_nodes(tmp_path, tenant_limits=limits) as cluster:
+        service = cluster.service
+        first = service.submit(ANN, [array], key="k")
+        for job in first:
+            service.cancel(ANN, job)
+        too_many = (
+            r"tenant 'apes': may submit 70,000 bytes of descriptions a minute; [\d,]+ more in"
+        )
+        with pytest.raises(TooManyError, match=too_many):
+            service.submit(ANN, [large])
+        with pytest.raises(TooManyError, match=too_many):
+            service.submit_search(ANN, study)
+        assert service.submit(ANN, [array], key="k") == first, "it is asked again"
+        with pytest.raises(ConflictError, match=r"70,000 bytes of .*, and submits 8\d,\d+ at once"):
+            service.submit(BOB, [replace(array, array="0-7")])
+        service.submit(BOB, [array])
+        service.submit(ADMIN, [replace(array, array="0-7")])
+        service.submit_search(ADMIN, study)
+
+
+def test_what_is_refused_for_one_limit_uses_up_nothing_of_another() -> None:
+    limits = TenantLimits(jobs_per_minute=10, bytes_per_minute=1_000)
+    admission = TenantAdmission(limits, lambda _: 0, lambda: 0.0)
+    for _ in range(20):
+        with pytest.raises(ConflictError, match="bytes of descriptions"):
+            admission.check("apes", 1, [replace(SPEC, command=("a" * 1_000,))])
+    admission.check("apes", 10)
 
 
 def test_without_limits_all_are_taken() -> None:

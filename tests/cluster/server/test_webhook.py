@@ -170,8 +170,8 @@ def test_without_a_webhook_nothing_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "secret", "problem"),
     [
-        ("http://a/", None, "--webhook and --webhook-secret: give both or none"),
-        (None, "s" * 16, "--webhook and --webhook-secret: give both or none"),
+        ("http://a/", None, "--webhook: is given without --webhook-secret; give both or none"),
+        (None, "s" * 16, "--webhook-secret: is given without --webhook; give both or none"),
         ("ftp://a/", "s" * 16, "--webhook: must be an http:// or https:// URL, got 'ftp://a/'"),
         ("http:///x", "s" * 16, "--webhook: must be an http:// or https:// URL, got"),
         ("http://a:b/", "s" * 16, "--webhook: must be an http:// or https:// URL, got"),

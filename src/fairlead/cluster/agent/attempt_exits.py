@@ -1,8 +1,14 @@
 """The ends of the ranks of an attempt, and which of them is to blame."""
 
+import msgspec
+
 from fairlead.cluster.agent.proc import oom_kills
 from fairlead.cluster.agent.rank_failures import first_to_fail, sentence, was_killed
 from fairlead.cluster.protocol.messages import Failure
+
+_MAX_MESSAGE = 1_000  # characters of what a failure says
+_MAX_TEXT = 4_096  # and of its other texts: what a message may hold
+_MAX_TRACEBACK = 1 << 16
 
 
 class RankExits:
@@ -57,15 +63,28 @@ class RankExits:
         if is_first:
             self.code = code
         if failure is not None and not (self._failures and was_killed(failure)):
-            self._failures.append(failure)  # later ones are killed for it
+            self._failures.append(_cut(failure))  # later ones are killed for it
         return is_first
 
     def set_failure(self, failure: Failure) -> None:
         """The attempt ends for this, whatever its ranks exit with."""
         self.code = failure.exit_code
-        self._failures.append(failure)
+        self._failures.append(_cut(failure))
 
     def finish(self, ranks: int) -> None:
         """Nothing is left. ranks: so many were to run here; all have ended well where none has not."""
         if self.code is None and len(self._codes) == ranks:
             self.code = 0
+
+
+def _cut(failure: Failure) -> Failure:
+    """Return the failure with texts that can be told: they quote what the job has named, of any length."""
+    return msgspec.structs.replace(
+        failure,
+        message=failure.message[:_MAX_MESSAGE],
+        type=failure.type[:_MAX_TEXT],
+        file=failure.file[:_MAX_TEXT],
+        function=failure.function[:_MAX_TEXT],
+        path=failure.path[:_MAX_TEXT],
+        traceback=failure.traceback[:_MAX_TRACEBACK],
+    )

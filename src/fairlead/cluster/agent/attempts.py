@@ -224,7 +224,7 @@ class NodeAttempt:
                 exit_code=NOT_FOUND,
                 message=cause,
                 directory=directory,
-                path=path[:_MAX_PATH],
+                path=path,
                 of_checkpoints=of_checkpoints,
             )
         )

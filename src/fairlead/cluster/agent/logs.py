@@ -41,7 +41,7 @@ class _RankLog:
     attempt: int
     rank: int
     path: Path
-    limit: int
+    limit: int  # so many of the newest bytes stay, if there are as many
     begin: int = 0  # offset of the file's first byte among all output of the attempt
     end: int = _MAX_OUTPUT  # offset at which another attempt's output begins in the file
     paused: bool = False  # do its ranks stand still, to go on with the file as another attempt?
@@ -56,13 +56,14 @@ class _RankLog:
         return size_of(self.path)
 
     def cut(self) -> bool:
-        """Keep the newer half of a file above the limit, and return whether it was. Its writers append, so
-        they go on after that; what they write in the instant between reading and truncating is lost."""
+        """Keep the newest ``limit`` bytes of a file that has twice as many, as the server does, and return
+        whether it had. Its writers append, so they go on after that; what they write in the instant between
+        reading and truncating is lost."""
         size = self.size()
-        if size <= self.limit:
+        if size <= 2 * self.limit:
             return False
         with opened(self.path, os.O_RDWR | os.O_APPEND) as descriptor:
-            drop = size - self.limit // 2
+            drop = size - self.limit
             text = read_from(descriptor, drop, self.limit)
             # What was written while that was read: to truncate follows at once.
             text += os.pread(descriptor, self.limit, drop + len(text))

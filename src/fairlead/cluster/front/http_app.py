@@ -25,8 +25,10 @@ from fairlead.cluster.front.api.dependencies import (
     answer,
 )
 from fairlead.cluster.front.api.errors import add_handlers
+from fairlead.cluster.front.api.framing import UnclearFraming
 from fairlead.cluster.front.api.middleware import RequestTimer, SecurityHeaders
 from fairlead.cluster.front.api.schema import answers, describe
+from fairlead.cluster.front.body_limit import BodyLimit
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.metrics import FrontCounters, cluster_registry
 from fairlead.cluster.front.question_limit import QuestionLimit
@@ -58,6 +60,8 @@ def create_app(
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.facade = facade
     app.state.question_limit = QuestionLimit()
+    app.state.body_limit = BodyLimit()
+    app.add_middleware(UnclearFraming)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestTimer, seconds=counters.http_seconds)
     add_handlers(app)

@@ -30,6 +30,7 @@ NoEnd: TypeAlias = Literal[
     "",
     "ended",
     "finishing",
+    "overdue",
     "stands still",
     "node silent",
     "node unhealthy",
@@ -40,6 +41,7 @@ NoEnd: TypeAlias = Literal[
 NO_END: dict[NoEnd, str] = {
     "ended": "its processes have ended, which is not booked yet",
     "finishing": "nobody knows how long its script takes after the last step",
+    "overdue": "it has run for longer than its steps take, and tells of none",
     "stands still": "it stands still",
     "node silent": "its node is silent",
     "node unhealthy": "it runs on outside the rounds, on a node that is given no jobs",

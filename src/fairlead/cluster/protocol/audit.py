@@ -10,6 +10,13 @@ Outcome = Literal["accepted", "refused", "failed"]
 MAX_TEXT = 256  # characters of a field that a stranger may write
 SERVER_USER = "fairlead"  # the author of what the server does by itself
 
+# What people can do that is noted; refused requests and the server itself have others.
+ACTIONS = (
+    "submit", "cancel", "cancel_array", "submit_search", "stop_search", "pause", "resume", "set_weight",
+    "drain", "undrain", "remove_node", "revoke_node", "set_policy", "add_user", "remove_user", "backup",
+    "reload", "enrol",
+)  # fmt: skip
+
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request, or what the server or somebody at its machine has done. ``omit_defaults``: an entry has

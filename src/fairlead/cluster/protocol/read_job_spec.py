@@ -4,6 +4,7 @@ import codecs
 import json
 import re
 import shlex
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fairlead.cluster.protocol.arrays import parse_array
 from fairlead.cluster.protocol.conversion_errors import describe_error, shown
 from fairlead.cluster.protocol.dependencies import MAX_DEPENDENCIES, parse_dependency
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.json_problems import json_problem
 from fairlead.cluster.protocol.progress_url import parse_progress_url
 from fairlead.cluster.protocol.runtime import (
     CONDA_NAME,
@@ -128,7 +130,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     _check_env(where, spec.env)
     variables = (text for pair in spec.env.items() for text in pair)
     texts = (*spec.command, *spec.container, *variables)
-    _check_size(where, "command, container and env together", texts)
+    check_size(where, "command, container and env together", texts)
 
 
 def read_content(path: Path, what: str) -> Any:
@@ -136,7 +138,10 @@ def read_content(path: Path, what: str) -> Any:
     if path.suffix not in (".toml", ".json"):
         raise InputError(f"{path}: {what} is described in a .toml or a .json file")
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        status = path.stat()
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode):  # it may never end
+            raise InputError(f"{path}: is no regular file")
+        if status.st_size > LARGEST_FILE:
             raise InputError(f"{path}: is larger than {LARGEST_FILE:,} bytes")
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as problem:
@@ -150,7 +155,8 @@ def read_content(path: Path, what: str) -> Any:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text") from None
     except msgspec.DecodeError as problem:
-        raise InputError(f"{path}: is not JSON: {problem}") from None
+        found = json_problem(data)
+        raise InputError(f"{path}: {found or f'is not JSON: {problem}'}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply") from None
 
@@ -186,7 +192,7 @@ def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
         raise InputError(f"{where}: {name}: at most {MAX_WORDS:,} words, got {len(command):,}")
     for position, word in enumerate(command):
         _check_bytes(where, f"{name}[{position}]", word)
-    _check_size(where, name, command)
+    check_size(where, name, command)
 
 
 def _check_progress(where: str, spec: JobSpec) -> None:
@@ -261,7 +267,8 @@ def _check_bytes(where: str, name: str, text: str) -> None:
         raise InputError(f"{where}: {name}: is not valid Unicode, got {shown(text)}")
 
 
-def _check_size(where: str, name: str, texts: Iterable[str]) -> None:
+def check_size(where: str, name: str, texts: Iterable[str]) -> None:
+    """Raise InputError where these are more than a job may have."""
     size = sum(len(text.encode()) + 1 for text in texts)
     if size > JOB_BYTES:
         raise InputError(f"{where}: {name}: at most {JOB_BYTES:,} bytes, got {size:,}")
@@ -287,9 +294,7 @@ def _check_failing(where: str, spec: JobSpec) -> None:
             f"{where}: on_stall: must be 'report' or 'restart', got {shown(spec.on_stall)}"
         )
     if spec.retry_on and spec.no_retry_on:
-        raise InputError(
-            f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"
-        )
+        raise InputError(f"{where}: retry_on and no_retry_on are both given; at most one can be")
 
 
 def _check_after(where: str, after: tuple[str, ...]) -> None:
@@ -360,4 +365,4 @@ def _check_env(where: str, env: Mapping[str, str]) -> None:
         if name in RESERVED or name.startswith("FAIRLEAD_"):
             raise InputError(f"{where}: env: {name} is set by Fairlead itself")
         _check_bytes(where, f"env.{name}", value)
-    _check_size(where, "env", (text for pair in env.items() for text in pair))
+    check_size(where, "env", (text for pair in env.items() for text in pair))

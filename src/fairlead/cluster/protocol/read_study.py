@@ -1,6 +1,8 @@
 """Descriptions of searches: from TOML and JSON files, and what is wrong with one."""
 
+import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from math import isfinite, prod
@@ -15,6 +17,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     BOUNDS,
     MAX_NAME,
+    check_size,
     check_spec,
     make_spec,
     read_content,
@@ -270,8 +273,16 @@ def _check_job(where: str, spec: StudySpec) -> None:
             value = list(given) if isinstance(given, tuple) else given
             _refuse(where, f"job: {name}", what, value)
     check_spec(job, f"{where}: job")
-    example = {name: example_of(one) for name, one in spec.parameters.items()}
-    check_spec(trial_spec(spec, 0, example), f"{where}: job")
+    longest = {name: longest_value(one) for name, one in spec.parameters.items()}
+    check_trial(trial_spec(spec, 0, longest), longest, f"{where}: job")
+
+
+def check_trial(job: JobSpec, parameters: Mapping[str, Parameter], where: str = "job") -> None:
+    """Raise InputError unless the job of a trial is within the limits of a job's size, with its parameters
+    in the place of their names and in its variables."""
+    variables = job.env | parameter_variables(parameters)
+    texts = (*job.command, *job.container, *(text for pair in variables.items() for text in pair))
+    check_size(where, "command, container and env of a trial, with its longest parameters,", texts)
 
 
 def _check_between(where: str, field: str, value: float, least: float, most: float) -> None:
@@ -283,11 +294,13 @@ def _refuse(where: str, field: str, what: str, value: object) -> None:
     raise InputError(f"{where}: {field}: {what}, got {shown(value)}")
 
 
-def example_of(one: ParameterRange) -> Parameter:
-    """One of the values that a parameter may have."""
+def longest_value(one: ParameterRange) -> Parameter:
+    """A value whose text is at least as long as that of each value that a parameter may have."""
     if one.choices:
-        return max(one.choices, key=lambda choice: len(str(choice)))
-    return int(one.low or 0) if one.type == "int" else float(one.low or 0.0)
+        return max(one.choices, key=lambda choice: len(text_of(choice).encode()))
+    if one.type == "int":
+        return max(int(one.low or 0), int(one.high or 0), key=lambda bound: len(str(bound)))
+    return -sys.float_info.min  # of 24 characters
 
 
 def grid_values(one: ParameterRange) -> list[Parameter]:
@@ -336,3 +349,10 @@ def text_of(value: Parameter) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value) if isinstance(value, float) else str(value)
+
+
+def parameter_variables(parameters: Mapping[str, Parameter]) -> dict[str, str]:
+    """The variables by which the ranks of a trial know its parameters."""
+    return {"FAIRLEAD_PARAMETERS": json.dumps(parameters)} | {
+        f"FAIRLEAD_PARAM_{name.upper()}": text_of(one) for name, one in parameters.items()
+    }

@@ -1,7 +1,6 @@
 """The tasks of arrays: jobs that are submitted as one, each with an index of its own. And what the ranks of a
 task, or of a trial of a search, know of it by their environment."""
 
-import json
 import secrets
 from collections.abc import Iterator
 
@@ -9,7 +8,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.protocol.arrays import parse_array
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.read_study import text_of
+from fairlead.cluster.protocol.read_study import parameter_variables
 from fairlead.cluster.store.rows import JobRow
 
 
@@ -57,5 +56,4 @@ def trial_variables(row: JobRow) -> dict[str, str]:
     return {
         "FAIRLEAD_SEARCH": str(row.search),
         "FAIRLEAD_TRIAL": str(row.trial),
-        "FAIRLEAD_PARAMETERS": json.dumps(row.parameters),
-    } | {f"FAIRLEAD_PARAM_{name.upper()}": text_of(one) for name, one in row.parameters.items()}
+    } | parameter_variables(row.parameters)

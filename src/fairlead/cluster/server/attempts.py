@@ -140,16 +140,27 @@ class Attempt:
         elif leader is None:
             done = row.countable(max(self.from_step, row.acknowledged_steps))
         else:
-            runs = leader.state == "running" and not self.stopping and not self.lost
-            # A rank that has begun waits for those on other nodes, and makes no progress
-            others_s = self._others_ran_s()
-            ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
-            done = row.by_time(self.from_step, self.rate, min([ran_s, *others_s]))
+            done = row.countable(self._steps_by_time(leader, age_s))
             if (
-                len(others_s) < len(self.nodes) - 1
+                len(self._others_ran_s()) < len(self.nodes) - 1
             ):  # some have said nothing, since a restart perhaps
                 done = row.countable(max(self.from_step, row.acknowledged_steps))
         return min(done, row.total_steps)
+
+    def _steps_by_time(self, leader: AttemptStatus, age_s: float) -> float:
+        """Steps that its run time is worth, as of ``age_s`` seconds after that was said; may be more than
+        the job has."""
+        runs = leader.state == "running" and not self.stopping and not self.lost
+        ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
+        # A rank that has begun waits for those on other nodes, and makes no progress
+        return self.from_step + self.rate * min([ran_s, *self._others_ran_s()])
+
+    def is_overdue(self, leader: AttemptStatus | None, age_s: float = 0.0) -> bool:
+        """Whether it has run for longer than all steps of its job take, which tells of none."""
+        by_time = self.row.spec.unmanaged and not self.row.tells_steps
+        if not by_time or leader is None or leader.loaded_step >= 0:
+            return False
+        return self._steps_by_time(leader, age_s) >= self.row.total_steps
 
     def _others_ran_s(self) -> list[float]:
         """Seconds for which its ranks have run on each node but the first, as far as these have said."""

@@ -36,6 +36,7 @@ _PLURALS = (
     ("is over", "are over"),
     ("is being ended, and starts", "are being ended, and start"),
     ("reach its", "reach their"),
+    ("than its", "than their"),
 )
 _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("stands still", "stands still and may hang"),
@@ -45,6 +46,7 @@ _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("waits for storage", "cannot reach its checkpoints"),
     ("rate unknown", "has no rate yet, stated or measured"),
     ("finishing", "is past the last step and has not ended"),
+    ("overdue", "has run for longer than its steps take"),
     ("ended", "is over, which is not booked yet"),
 )
 

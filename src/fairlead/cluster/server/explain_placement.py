@@ -22,6 +22,7 @@ from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.unbooked_ends import EXIT_0, ended_nodes, exit_words, unbooked_end
 from fairlead.cluster.store.job_views import cannot_start
+from fairlead.model.cluster import Cluster
 from fairlead.model.duration_text import duration
 
 
@@ -44,7 +45,7 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         yield f"It stands still, and may hang: {_standstill(source, attempt)}."
         yield f"It holds {place}."
     elif activity == "training":
-        yield f"It runs on {place}{_faster(job)}."
+        yield f"It runs on {place}{_faster(job, source.state.cluster)}."
     elif activity == "ended":
         why = unbooked_end(source.state.fleet, attempt)
         yield f"{why[:1].upper()}{why[1:]}."
@@ -220,9 +221,12 @@ def waits_for_others(state: ClusterState, attempt: Attempt) -> bool:
     return waits_for_devices(state, attempt) and any(_others_there(state, attempt))
 
 
-def _faster(job: JobView) -> str:
+def _faster(job: JobView, cluster: Cluster) -> str:
+    """Compare with the type on which it would be fastest, of those that have enough devices for it."""
     here = job.rates.get(job.accelerator, 0.0)
-    others = {a: r for a, r in job.rates.items() if a != job.accelerator and r > 0}
+    capacities = zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
+    wide = {name for name, devices in capacities if devices >= job.scale_factor}
+    others = {a: r for a, r in job.rates.items() if a != job.accelerator and a in wide and r > 0}
     if not others or here <= 0:
         return ""
     name, rate = max(others.items(), key=lambda item: item[1])

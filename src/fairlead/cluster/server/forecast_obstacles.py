@@ -11,6 +11,7 @@ from fairlead.cluster.server.explain_placement import (
     waits_for_node,
 )
 from fairlead.cluster.server.least_times import newest_rate
+from fairlead.cluster.server.live_progress import is_overdue
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.storage_waits import found_no_storage
 from fairlead.cluster.server.unbooked_ends import unbooked_end
@@ -23,6 +24,7 @@ class ForecastObstacles:
 
     ended: bool  # which is not booked yet
     finishing: bool
+    overdue: bool  # an unmanaged job that has run for longer than its steps take
     stands_still: bool
     waits_for_node: bool
     runs_outside_rounds: bool
@@ -39,6 +41,8 @@ class ForecastObstacles:
             return "finishing"
         if self.stands_still:
             return "stands still"
+        if self.overdue:
+            return "overdue"
         if self.waits_for_node:
             return "node silent"
         if self.runs_outside_rounds:
@@ -56,6 +60,7 @@ def forecast_obstacles(cluster: ClusterState, job: int, state: JobState) -> Fore
     return ForecastObstacles(
         ended=bool(unbooked_end(cluster.fleet, newest)),
         finishing=state == "finishing",
+        overdue=newest is not None and is_overdue(cluster.fleet, newest),
         stands_still=stands_still(cluster, job),
         waits_for_node=waits_for_node(cluster, job),
         runs_outside_rounds=runs_outside_rounds(cluster, newest),

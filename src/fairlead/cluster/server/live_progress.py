@@ -24,5 +24,13 @@ def unheard(fleet: Fleet, attempt: Attempt) -> bool:
 def steps_by_now(fleet: Fleet, attempt: Attempt) -> float:
     """Steps of the job done by now: those that the attempt has told of, else what its run time is worth. A
     node that is silent for too long may no longer run it: nothing more is counted then."""
-    age_s = min(fleet.report_age_s(attempt.first_node), fleet.silence_s)
-    return attempt.done_as_of(latest_status(fleet, attempt), age_s)
+    return attempt.done_as_of(latest_status(fleet, attempt), _age_s(fleet, attempt))
+
+
+def is_overdue(fleet: Fleet, attempt: Attempt) -> bool:
+    """Whether it has run by now for longer than all steps of its job take, which tells of none."""
+    return attempt.is_overdue(latest_status(fleet, attempt), _age_s(fleet, attempt))
+
+
+def _age_s(fleet: Fleet, attempt: Attempt) -> float:
+    return min(fleet.report_age_s(attempt.first_node), fleet.silence_s)

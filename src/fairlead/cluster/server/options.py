@@ -13,6 +13,7 @@ from fairlead.cluster.server.webhook import Webhook
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
+from fairlead.model.argument_checks import check_both_or_none
 from fairlead.model.cluster import Node
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
@@ -169,8 +170,7 @@ def _check(name: str, value: float, least: float, most: float, unit: str = "seco
 def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
     """Return the TLS options; None if neither file is given. Raises ConfigError for files that cannot be
     used."""
-    if (certificate is None) != (key is None):
-        raise ConfigError("--tls-cert and --tls-key: give both or none")
+    check_both_or_none({"--tls-cert": certificate, "--tls-key": key})
     if certificate is None or key is None:
         return None
     found = Tls(key, certificate)

@@ -16,6 +16,7 @@ class RuntimeOptions:
 
     tenant_jobs: int = 0  # as in ``TenantLimits``
     tenant_jobs_per_minute: int = 0
+    tenant_bytes_per_minute: int = 0
     tenant_grace: float = 0.0  # seconds
     prices: dict[str, float] = field(default_factory=dict)  # $ per device-hour, by type
     log_level: LogLevel = "warning"
@@ -30,6 +31,7 @@ class RuntimeOptions:
         return TenantLimits(
             open_jobs=self.tenant_jobs,
             jobs_per_minute=self.tenant_jobs_per_minute,
+            bytes_per_minute=self.tenant_bytes_per_minute,
             grace_s=self.tenant_grace,
         )
 

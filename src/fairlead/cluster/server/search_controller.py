@@ -20,7 +20,7 @@ from fairlead.cluster.front.facade import ConflictError, NotFoundError, TooManyE
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
-from fairlead.cluster.protocol.read_study import check_study, trial_spec
+from fairlead.cluster.protocol.read_study import check_study, check_trial, trial_spec
 from fairlead.cluster.protocol.study import SearchState, StudySpec, TrialState
 from fairlead.cluster.searching.samplers import check_sampler
 from fairlead.cluster.server.live_search import LiveSearch
@@ -33,7 +33,7 @@ from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.store.metric_store import LastValue, read_curves_of, read_lasts
 from fairlead.cluster.store.rows import JobRow, SearchRow, TrialRow
 from fairlead.cluster.store.tokens import check_tenant
-from fairlead.errors import FairleadError, StoreError
+from fairlead.errors import FairleadError, InputError, StoreError
 
 POLL_S = 0.5  # between looks at what trials have reported
 RETRY_S = 5.0  # until something is tried again that was refused
@@ -126,6 +126,9 @@ class SearchController:
         check_rates_known("job", example, self._state.options.catalogue)
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/search key {key}" if key else ""
+        is_known = bool(mark) and self._state.store.key(mark) is not None  # it is asked again
+        if caller.role != "admin" and not is_known:
+            self._tenants.check_study(owner, study)
 
         def enter() -> SearchRow:
             known = self._known(mark)
@@ -406,6 +409,12 @@ class SearchController:
                 notes=suggestion.notes,
             )
         submission = search.submission(search.suggested)
+        try:
+            check_trial(submission.specs[0], search.suggested.parameters)
+        except InputError as problem:  # the study is from before this was made sure of
+            trial = f"trial {search.suggested.number} cannot begin: {problem}"
+            self._doors.change(lambda: self._end(search.row.id, "stopped", trial))
+            return
         try:
             if not search.row.by_admin:
                 self._tenants.check(submission.tenant, 1, submission.specs)

@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import msgspec
+
 from fairlead.cluster.front.facade import ConflictError, TooManyError
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.study import StudySpec
+from fairlead.cluster.server.array_tasks import count_tasks
 
 MINUTE_S = 60.0
 _DEFAULTS = JobSpec(command=("x",), total_steps=1)
@@ -21,6 +25,9 @@ class TenantLimits:
 
     open_jobs: int = 0  # jobs that have not ended
     jobs_per_minute: int = 0  # jobs submitted, in the long run and at once
+    bytes_per_minute: int = (
+        0  # likewise, of the descriptions of jobs and searches, as they are kept
+    )
     grace_s: float = 0.0  # that a job may take to end once it is told to, on devices of others
 
 
@@ -42,14 +49,17 @@ class TenantAdmission:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._on_their_way: Counter[str] = Counter()  # jobs that are not durable yet
-        self._spent: dict[str, tuple[float, float]] = {}  # tenant -> (jobs, when that was)
+        # (tenant, what of) -> (how much it had used up, when that was)
+        self._spent: dict[tuple[str, str], tuple[float, float]] = {}
 
     def check(self, tenant: str, jobs: int, specs: Sequence[JobSpec] = ()) -> None:
         """Raises ConflictError where the tenant would have too many open jobs, or one that may take too long
-        to end, TooManyError where it submits too many in too short a time. jobs: of these specs, tasks of
-        arrays by themselves."""
+        to end, TooManyError where it submits too many, or too much, in too short a time. jobs: of these
+        specs, tasks of arrays by themselves."""
         for spec in specs:
             self._check_grace(tenant, spec)
+        # Each task of an array is written by itself
+        size = sum(_size(spec) * count_tasks(spec) for spec in specs)
         most = self.limits.open_jobs
         with self._lock:
             present = self._open_jobs(tenant) + self._on_their_way[tenant]
@@ -58,7 +68,12 @@ class TenantAdmission:
                     f"tenant {tenant!r}: may have {most:,} jobs that have not ended; it has {present:,}, and "
                     f"{jobs:,} more {'is' if jobs == 1 else 'are'} submitted"
                 )
-            self._spend(tenant, jobs)
+            self._spend(tenant, jobs, size)
+
+    def check_study(self, tenant: str, study: StudySpec) -> None:
+        """Raises ConflictError and TooManyError as ``check`` does for the size of what is submitted."""
+        with self._lock:
+            self._spend(tenant, 0, _size(study))
 
     def follow(self, tenant: str, jobs: int, ids: "Future[list[int]]") -> None:
         """Count jobs that were submitted until it is known what becomes of them."""
@@ -82,20 +97,33 @@ class TenantAdmission:
                     f"{given_s:g}{usual}"
                 )
 
-    def _spend(self, tenant: str, jobs: int) -> None:
-        most = self.limits.jobs_per_minute
-        if not most:
-            return
-        now = self._monotonic()
-        before, at_s = self._spent.get(tenant, (0.0, now))
+    def _spend(self, tenant: str, jobs: int, size: int) -> None:
+        """Count what is submitted, unless it is refused. size: bytes."""
+        limits, now = self.limits, self._monotonic()
+        asked = {
+            "jobs": (jobs, limits.jobs_per_minute),
+            "bytes of descriptions": (size, limits.bytes_per_minute),
+        }
+        used = {
+            (tenant, what): (self._used(tenant, what, amount, most, now), now)
+            for what, (amount, most) in asked.items()
+            if most
+        }
+        self._spent.update(used)
+
+    def _used(self, tenant: str, what: str, amount: int, most: int, now: float) -> float:
+        """Return how much of what a tenant may have in a minute is used up with so much more."""
+        before, at_s = self._spent.get((tenant, what), (0.0, now))
         left = max(before - (now - at_s) * most / MINUTE_S, 0.0)
-        if jobs > most:
-            raise ConflictError(
-                f"tenant {tenant!r}: may submit {most:,} jobs a minute, and submits {jobs:,} at once"
-            )
-        if left + jobs > most:
-            wait_s = (left + jobs - most) * MINUTE_S / most
-            raise TooManyError(
-                f"tenant {tenant!r}: may submit {most:,} jobs a minute; {jobs:,} more in {wait_s:.0f} s"
-            )
-        self._spent[tenant] = left + jobs, now
+        may = f"tenant {tenant!r}: may submit {most:,} {what} a minute"
+        if amount > most:
+            raise ConflictError(f"{may}, and submits {amount:,} at once")
+        if left + amount > most:
+            wait_s = (left + amount - most) * MINUTE_S / most
+            raise TooManyError(f"{may}; {amount:,} more in {wait_s:.0f} s")
+        return left + amount
+
+
+def _size(submitted: JobSpec | StudySpec) -> int:
+    """Return the bytes in which it is kept."""
+    return len(msgspec.msgpack.encode(submitted))

@@ -20,6 +20,7 @@ import msgspec
 
 from fairlead.cluster.protocol.notices import Notice
 from fairlead.errors import ConfigError, FairleadError
+from fairlead.model.argument_checks import check_both_or_none
 
 POLL_S = 0.5  # between two looks for notices
 LOOK_S = 5.0  # between two looks at what time alone brings
@@ -40,8 +41,7 @@ class Webhook:
 
 def read_webhook(url: str | None, secret: Path | None) -> Webhook | None:
     """The webhook that options name; None = none. Raises ConfigError for what cannot be used."""
-    if (url is None) != (secret is None):
-        raise ConfigError("--webhook and --webhook-secret: give both or none")
+    check_both_or_none({"--webhook": url, "--webhook-secret": secret})
     if url is None or secret is None:
         return None
     if not _is_address(url):

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from tests.cluster.served import Served, served
 
+from fairlead.cluster.front.facade import TooManyError
 from fairlead.cluster.front.web import session
-from fairlead.cluster.front.web.routes import LARGEST_FORM
+from fairlead.cluster.front.web.routes import LARGEST_FORM, LARGEST_LOGIN, _refusal
 from fairlead.cluster.protocol.job_search import JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 
@@ -59,6 +60,18 @@ def test_a_stranger_gets_nothing_but_the_login(front: Served) -> None:
         assert found.status_code == 200
         assert "evil" not in found.text
         assert "banana" not in found.text
+
+
+def test_a_strangers_login_is_short(front: Served) -> None:
+    with visitor(front) as stranger:
+        found = stranger.post("/login", content=b"token=" + b"x" * LARGEST_LOGIN)
+        assert found.status_code == 400
+        assert f"the form is larger than {LARGEST_LOGIN:,} bytes" in found.text
+
+
+def test_a_form_for_which_there_is_no_room_now_can_be_sent_again() -> None:
+    page = _refusal(TooManyError("try again in a moment"))
+    assert (page.status, page.title) == (429, "This cannot be done now")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -128,7 +128,7 @@ def engine_plan(context: Context) -> Response:
     "/policy",
     summary="Change the policy",
     dependencies=_changes,
-    **no_content(409, 413, 415),
+    **no_content(409, 413, 415, 429),
     openapi_extra=takes(PolicyChange),
 )
 def set_policy(
@@ -203,7 +203,7 @@ def _check_question(question: WhatIf) -> None:
     if max(len(question.add_jobs), len(question.remove_nodes)) > MAX_ADDED:
         raise InputError(f"body: at most {MAX_ADDED} jobs and {MAX_ADDED} nodes")
     for position, spec in enumerate(question.add_jobs):
-        check_spec(spec, f"add_jobs[{position}]")
+        check_spec(spec, f"body: add_jobs[{position}]")
     if len(question.add_nodes) > MAX_TYPES:
         raise InputError(f"add_nodes: at most {MAX_TYPES} types")
     for accelerator, devices in question.add_nodes.items():

@@ -1,5 +1,6 @@
 """Dependencies of the API's routes: caller, request body and answer."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
@@ -10,15 +11,18 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from fairlead.cluster.front.body_limit import BodyLimit
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.conversion_errors import describe_error
+from fairlead.cluster.protocol.json_problems import json_problem
 from fairlead.cluster.protocol.read_job_spec import refuse_repeated
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, InputError
 
 T = TypeVar("T")
 LARGEST_BODY = 1 << 20  # bytes
+_ELEMENT = re.compile(r"(\[\d+\])(?:\.|: )")  # of a list, at the beginning of a field
 
 _bearer = HTTPBearer(
     auto_error=False, scheme_name="token", description="A token of `fairlead user add`."
@@ -76,13 +80,13 @@ def answer(content: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
-def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
+def body_of(kind: Any) -> Callable[[Request, RequestContext], Awaitable[Any]]:
     """A dependency that reads a JSON body of this type, never more than ``LARGEST_BODY`` of it."""
     decoder = msgspec.json.Decoder(kind)
 
-    async def read(request: Request) -> Any:
+    async def read(request: Request, context: Context) -> Any:
         _check_content_type(request)
-        return _decoded(await _read(request), decoder, kind)
+        return _decoded(await _read(request, context.caller), decoder, kind)
 
     return read
 
@@ -90,10 +94,10 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
 _anything = msgspec.json.Decoder(Any)
 
 
-async def content_of_body(request: Request) -> Any:
+async def content_of_body(request: Request, context: Context) -> Any:
     """A dependency that reads a JSON body, whatever it holds, never more than ``LARGEST_BODY`` of it."""
     _check_content_type(request)
-    return _decoded(await _read(request), _anything, Any)
+    return _decoded(await _read(request, context.caller), _anything, Any)
 
 
 def _decoded(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> Any:
@@ -102,11 +106,21 @@ def _decoded(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> An
         refuse_repeated(data, "body")
         return content
     except msgspec.DecodeError as problem:
-        raise InputError(f"body: {describe_error(problem, _loose(data), kind)}") from None
+        said = json_problem(data) or describe_error(problem, _loose(data), kind)
+        raise InputError(_of_body(said)) from None
     except RecursionError:
         raise InputError("body: is nested too deeply") from None
     except UnicodeDecodeError:
         raise InputError("body: is not UTF-8") from None
+
+
+def _of_body(said: str) -> str:
+    """Return ``[0].FIELD: ...`` or ``FIELD: ...`` as what is wrong with the body, or with one of its
+    elements, in the words in which jobs are checked."""
+    element = _ELEMENT.match(said)
+    if element is None:
+        return f"body: {said}"
+    return f"body{element[1]}: {said[element.end() :]}"
 
 
 def _loose(data: bytes) -> Any:
@@ -123,17 +137,13 @@ def _check_content_type(request: Request) -> None:
         raise HTTPException(415, "the body must be JSON, with Content-Type: application/json")
 
 
-async def _read(request: Request) -> bytes:
+async def _read(request: Request, caller: Caller) -> bytes:
     too_large = HTTPException(413, f"the body may have at most {LARGEST_BODY:,} bytes")
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced[:20]) > LARGEST_BODY:
         raise too_large
-    data = bytearray()
+    limit: BodyLimit = request.app.state.body_limit
     try:
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > LARGEST_BODY:
-                raise too_large
+        return await limit.receive(request.stream(), caller.user, LARGEST_BODY, too_large)
     except ClientDisconnect:
         raise HTTPException(400, "the body ended early") from None
-    return bytes(data)

@@ -218,7 +218,7 @@ def resume(context: Context, job: JobPath, accept_loss: AcceptLoss = False) -> R
 @router.put(
     "/{job}/weight",
     summary="Set the weight",
-    **no_content(404, 409, 413, 415),
+    **no_content(404, 409, 413, 415, 429),
     openapi_extra=takes(WeightChange),
 )
 def set_weight(

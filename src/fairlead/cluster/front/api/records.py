@@ -69,6 +69,8 @@ def audit(
 ) -> Response:
     """Entries of the audit log, oldest first: of this user and action, from `since` on and before `until`.
     For the next page give the cursor; `more` says whether there is one already. For admins."""
+    if since is not None and until is not None and until <= since:
+        raise ConfigError(f"until: must be after {since:g} (since), got '{until:g}'")
     wanted = AuditFilter(
         user=user,
         action=action,

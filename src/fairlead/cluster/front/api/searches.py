@@ -21,7 +21,7 @@ SearchPath = Annotated[int, Path(ge=0, le=LARGEST_ID, description="Id of the sea
     "",
     status_code=201,
     summary="Begin a search",
-    responses=answers(SearchStarted, 409, 413, 415, status=201),
+    responses=answers(SearchStarted, 409, 413, 415, 429, status=201),
     openapi_extra=takes(StudySpec),
 )
 def begin(

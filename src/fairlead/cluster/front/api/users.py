@@ -28,7 +28,7 @@ def users(context: Context) -> Response:
     "",
     status_code=201,
     summary="Add a user",
-    responses=answers(NewToken, 409, 413, 415, status=201),
+    responses=answers(NewToken, 409, 413, 415, 429, status=201),
     openapi_extra=takes(NewUser),
 )
 def add_user(context: Context, new: Annotated[NewUser, Depends(body_of(NewUser))]) -> Response:

@@ -12,11 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from fairlead.cluster.front.body_limit import BodyLimit
 from fairlead.cluster.front.facade import (
     ConflictError,
     Facade,
     ForbiddenError,
     NotFoundError,
+    TooManyError,
 )
 from fairlead.cluster.front.web import session
 from fairlead.cluster.front.web.alerts import alerts
@@ -45,6 +47,7 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.errors import FairleadError, InputError
 
 LARGEST_FORM = 1 << 18  # bytes
+LARGEST_LOGIN = 1 << 16  # bytes; anybody may send one
 MAX_FIELDS = 20
 WRONG_TOKEN_DELAY_S = 0.5  # what a wrong token costs
 SEE_OTHER = 303
@@ -148,7 +151,7 @@ class PageRoutes:
         address = request.client.host if request.client else ""
         wait_s = self._throttle.wait_s(address)
         try:
-            form = await _form(request)
+            form = await _form(request, "", LARGEST_LOGIN)
         except InputError as refused:
             return _whole(_refusal(refused), None)
         target = safe_target(form.get("next", ""))
@@ -242,17 +245,16 @@ CHANGES: dict[str, Change] = {
 
 
 async def _page_request(request: Request, caller: Caller) -> PageRequest:
-    form = await _form(request) if request.method == "POST" else {}
+    form = await _form(request, caller.user, LARGEST_FORM) if request.method == "POST" else {}
     return PageRequest(caller, request.path_params, request.query_params, form)
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form; InputError where it is too large or none."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LARGEST_FORM:
-            raise InputError(f"the form is larger than {LARGEST_FORM:,} bytes")
+async def _form(request: Request, user: str, most: int) -> dict[str, str]:
+    """The fields of a form; InputError where it is larger than ``most`` bytes, or none. user: who sends it,
+    "" = nobody knows."""
+    limit: BodyLimit = request.app.state.body_limit
+    too_large = InputError(f"the form is larger than {most:,} bytes")
+    body = await limit.receive(request.stream(), user, most, too_large)
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
@@ -267,6 +269,8 @@ def _refusal(refused: Exception) -> Page:
             return problem(403, "Not allowed", str(refused))
         case ConflictError():
             return problem(409, "This cannot be done now", str(refused))
+        case TooManyError():
+            return problem(429, "This cannot be done now", str(refused))
         case InputError():
             return problem(400, "This cannot be done", str(refused))
         case _:
