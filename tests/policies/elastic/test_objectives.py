@@ -201,6 +201,11 @@ def _costs_at(jobs: ElasticRound, price: float) -> list[list[tuple[float, int]]]
     """What each configuration of each job costs in Sia's objective, its devices paid for; most devices
     first."""
     return [
-        [*[(g ** (-0.5) + price * d, int(d)) for g, d in zip(row, jobs.devices, strict=True)][::-1], (1.1, 0)]
+        [
+            *[(g ** (-0.5) + price * d, int(d)) for g, d in zip(row, jobs.devices, strict=True)][
+                ::-1
+            ],
+            (1.1, 0),
+        ]
         for row in jobs.goodput
     ]
