@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from command_line import parser_of, run
 
-from fairlead.simulator.pollux_reference.applications import read_applications
+from fairlead.simulator.pollux_reference.applications import read_by_accelerator
 from fairlead.simulator.pollux_reference.fairness import finish_time_fairness
 from fairlead.simulator.pollux_reference.registry import POLICIES, elastic_policy
 from fairlead.simulator.pollux_reference.simulation import simulate_elastic
@@ -26,11 +26,11 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("applications", type=Path)
     parser.add_argument("workloads", type=Path, nargs="+")
-    parser.add_argument("--policies", default=",".join(sorted(POLICIES)))
+    parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--round", default="60")
     parser.add_argument("--fairness", action="store_true")
     given = parser.parse_args()
-    applications = read_applications(given.applications)
+    applications = read_by_accelerator(given.applications, ["gpu"])
     workloads = [read_workload(path, applications) for path in given.workloads]
     for name in given.policies.split(","):
         for interval_s in map(float, given.round.split(",")):

@@ -67,7 +67,7 @@ def test_what_this_world_does_not_have_is_refused(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--cluster", "v100=4,k80=4", "--cluster: --profile pollux has devices of one type"),
+        ("--cluster", "v100=4,k80=4", "takes all devices for alike, and the cluster has k80, v100"),
         ("--cluster", "gpu=1", "job 'a': asks for 2 devices, the cluster has 1"),
         ("--throughputs", "builtin", "builtin: no such folder"),
         ("--trace", "none.csv", "none.csv: no such file"),
@@ -103,3 +103,24 @@ def test_an_interrupted_run_says_that_nothing_was_written(
     assert call(*arguments, "--policy", "optimus", "--out", tmp_path / "out") == 130
     assert capsys.readouterr().err == "fairlead: interrupted; nothing was written\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_types_of_devices_with_files_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    speeds = {"aws": 1.0, "dgx-ext": 4.0}
+    folder = write_application(tmp_path / "applications", accelerators=speeds)
+    trace = write_workload(tmp_path / "w.csv", "a,0,app,2,32", "b,90,app,4,64")
+    given = {"--trace": trace, "--throughputs": folder, "--cluster": "aws=8,dgx-ext=8"}
+    given |= {"--devices-per-server": "aws=4,dgx-ext=8", "--profile": "pollux"}
+    arguments = ["simulate", *(word for pair in given.items() for word in pair)]
+    assert call(*arguments, "--policy", "sia", "--out", tmp_path / "out", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["gap"] < 1e-9
+    assert call(*arguments, "--policy", "optimus", "--out", tmp_path / "other") == 2
+    assert "policy: 'optimus': takes all devices for alike, and the cluster has aws, dgx-ext" in (
+        capsys.readouterr().err
+    )
+    (folder / "app" / "placements-aws.csv").unlink()
+    assert call(*arguments, "--policy", "sia", "--out", tmp_path / "other") == 2
+    assert "has no folder with a placements-aws.csv" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()

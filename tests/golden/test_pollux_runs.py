@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.simulator.pollux_reference.applications import Application, read_applications
+from fairlead.simulator.pollux_reference.applications import Application, read_by_accelerator
 from fairlead.simulator.pollux_reference.fairness import finish_time_fairness
 from fairlead.simulator.pollux_reference.registry import elastic_policy
 from fairlead.simulator.pollux_reference.simulation import ElasticRun, simulate_elastic
@@ -20,12 +20,16 @@ POLICIES = ("tiresias", "optimus")
 
 
 @pytest.fixture(scope="module")
-def applications(shared: Path) -> dict[str, Application]:
-    return read_applications(shared / "data" / "pollux")
+def applications(shared: Path) -> dict[str, dict[str, Application]]:
+    return read_by_accelerator(shared / "data" / "pollux", ["gpu"])
 
 
 def run(
-    shared: Path, applications: dict[str, Application], policy: str, load: str, number: int
+    shared: Path,
+    applications: dict[str, dict[str, Application]],
+    policy: str,
+    load: str,
+    number: int,
 ) -> ElasticRun:
     path = shared / "data" / "pollux" / WORKLOADS[load] / f"workload-{number}.csv"
     return simulate_elastic(
@@ -36,7 +40,7 @@ def run(
 @pytest.mark.parametrize("load", WORKLOADS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_completion_times_are_those_published(
-    shared: Path, applications: dict[str, Application], policy: str, load: str
+    shared: Path, applications: dict[str, dict[str, Application]], policy: str, load: str
 ) -> None:
     path = shared / "golden" / "pollux" / f"jct-{policy}-load{load}.json"
     published = json.loads(path.read_text())["jcts"]
@@ -52,7 +56,7 @@ def test_completion_times_are_those_published(
 )
 def test_no_worse_than_polluxs_published_search(
     shared: Path,
-    applications: dict[str, Application],
+    applications: dict[str, dict[str, Application]],
     policy: str,
     load: str,
     number: int,
@@ -66,7 +70,7 @@ def test_no_worse_than_polluxs_published_search(
 
 
 def test_shortest_first_leaves_nobody_behind(
-    shared: Path, applications: dict[str, Application]
+    shared: Path, applications: dict[str, dict[str, Application]]
 ) -> None:
     found = run(shared, applications, "elastic_srpt", "0.5", 5)
     rho = finish_time_fairness(found, partial(elastic_policy, "elastic_srpt"), [4] * 16, 60.0)
@@ -76,7 +80,7 @@ def test_shortest_first_leaves_nobody_behind(
 @pytest.mark.parametrize("number", [1, 5])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_allocations_and_restarts_are_those_recorded(
-    shared: Path, applications: dict[str, Application], policy: str, number: int
+    shared: Path, applications: dict[str, dict[str, Application]], policy: str, number: int
 ) -> None:
     name = f"run-{policy}-load0.5-workload{number}.json.gz"
     recorded: dict[str, Any] = json.loads(

@@ -23,7 +23,7 @@ def simulate_pollux(given: SimulationInput, policy: str, out: Path | None, *, js
     """Run, write a folder (run.json, jobs.parquet, allocations.parquet), print the outcome. Raises
     ConfigError for options that this world does not have."""
     from fairlead.analysis.report.progress_bar import progress
-    from fairlead.simulator.pollux_reference.applications import read_applications
+    from fairlead.simulator.pollux_reference.applications import read_by_accelerator
     from fairlead.simulator.pollux_reference.registry import elastic_policy
     from fairlead.simulator.pollux_reference.simulation import simulate_elastic
     from fairlead.simulator.pollux_reference.workload import read_workload
@@ -31,12 +31,16 @@ def simulate_pollux(given: SimulationInput, policy: str, out: Path | None, *, js
     if given.trace is None:
         raise ConfigError(f"--profile {PROFILE}: give the workload: --trace FILE")
     _check_unused(given)
-    chosen = elastic_policy(policy)
-    jobs = read_workload(Path(given.trace), read_applications(Path(given.throughputs)))
+    sizes, accelerators = _nodes(given)
+    chosen = elastic_policy(policy, accelerators)
+    types = list(dict.fromkeys(accelerators))
+    jobs = read_workload(Path(given.trace), read_by_accelerator(Path(given.throughputs), types))
     interval_s = _interval_s(given)
     with progress(f"{policy} ({PROFILE})", len(jobs)) as update:
         try:
-            run = simulate_elastic(jobs, chosen, _sizes(given), interval_s, progressed=update)
+            run = simulate_elastic(
+                jobs, chosen, sizes, interval_s, accelerators=accelerators, progressed=update
+            )
         except KeyboardInterrupt:
             print("fairlead: interrupted; nothing was written", file=sys.stderr)
             raise typer.Exit(130) from None
@@ -68,16 +72,12 @@ def _interval_s(given: SimulationInput) -> float:
     return ROUND_S if given.round_s is None else given.round_s
 
 
-def _sizes(given: SimulationInput) -> list[int]:
-    """(nodes,) devices of each node."""
+def _nodes(given: SimulationInput) -> tuple[list[int], list[str]]:
+    """(nodes,) devices of each node, and their types."""
     from fairlead.simulator.traces.cluster_files import parse_cluster
 
-    cluster = parse_cluster(given.cluster, given.devices_per_server)
-    if len(cluster.accelerators) != 1:
-        raise ConfigError(
-            f"--cluster: --profile {PROFILE} has devices of one type, got {', '.join(cluster.accelerators)}"
-        )
-    return [node.devices for node in cluster.nodes]
+    nodes = parse_cluster(given.cluster, given.devices_per_server).nodes
+    return [node.devices for node in nodes], [node.accelerator for node in nodes]
 
 
 def _metrics(run: "ElasticRun") -> dict[str, Any]:

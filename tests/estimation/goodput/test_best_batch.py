@@ -96,7 +96,9 @@ def test_nothing_is_told_before_it_is_known() -> None:
     with pytest.raises(ValueError, match="noise of the gradients"):
         job.best_alone(1, 1)
     before = job.version
-    job.observe(ReplicaSetting(1, 1, 8), MeasuredStep(0.5, 0.0), GradientNoise(1.0, 2.0))
+    job.observe(ReplicaSetting(1, 1, 8), MeasuredStep(0.5, 0.0))
+    assert not job.is_known
+    job.noise = GradientNoise(1.0, 2.0)
     assert job.is_known
     assert job.version != before
     assert job.best_alone(1, 1)[0] <= 16

@@ -8,10 +8,17 @@ import pytest
 from tests.simulator.pollux_reference.measured import write_application
 
 from fairlead.errors import ConfigError
+from fairlead.estimation.goodput.fit_step_time import ReplicaSetting
 from fairlead.policies.elastic.objectives import OBJECTIVES, ElasticSrpt, Sia
-from fairlead.simulator.pollux_reference.adaptive import AdaptivePolicy
-from fairlead.simulator.pollux_reference.applications import Application, read_applications
+from fairlead.simulator.pollux_reference.adaptive import AdaptivePolicy, _goodput
+from fairlead.simulator.pollux_reference.applications import (
+    Application,
+    read_applications,
+    read_by_accelerator,
+)
+from fairlead.simulator.pollux_reference.registry import elastic_policy
 from fairlead.simulator.pollux_reference.simulation import ElasticRun, simulate_elastic
+from fairlead.simulator.pollux_reference.training import ElasticTraining
 from fairlead.simulator.pollux_reference.workload import ElasticJob
 
 
@@ -21,7 +28,7 @@ def application(tmp_path: Path) -> Application:
 
 
 def job(application: Application, name: str, *, at: int = 0) -> ElasticJob:
-    return ElasticJob(name=name, submitted_s=at, application=application, replicas=3, batch=32)
+    return ElasticJob(name=name, submitted_s=at, on={"gpu": application}, replicas=3, batch=32)
 
 
 def devices_over_time(run: ElasticRun) -> dict[str, list[int]]:
@@ -97,3 +104,59 @@ def test_a_job_that_no_longer_fits_waits(application: Application) -> None:
     first = [change for change in run.changes if change.time_s == 60.0]
     assert len(first) == 4
     assert len(run.jct_s()) == 20
+
+
+TYPES = ["slow", "slow", "fast"]  # of nodes with four devices each
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> dict[str, Application]:
+    speeds = {"slow": 1.0, "fast": 3.0}
+    folder = write_application(tmp_path, name="typed", epochs=20, accelerators=speeds)
+    return read_by_accelerator(folder, ["slow", "fast"])["typed"]
+
+
+def typed_job(on: dict[str, Application], name: str, *, at: int = 0) -> ElasticJob:
+    return ElasticJob(name=name, submitted_s=at, on=on, replicas=1, batch=32)
+
+
+def typed_run(jobs: list[ElasticJob], name: str) -> ElasticRun:
+    policy = elastic_policy(name, TYPES)
+    return simulate_elastic(jobs, policy, [4, 4, 4], 60.0, accelerators=TYPES)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_who_is_alone_runs_where_it_is_fast(on: dict[str, Application], name: str) -> None:
+    run = typed_run([typed_job(on, "a")], name)
+    assert {TYPES[node] for change in run.changes for node in change.nodes} == {"fast"}
+    assert run.gap is not None
+    assert run.gap < 1e-9
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_job_has_devices_of_one_type(on: dict[str, Application], name: str) -> None:
+    run = typed_run([typed_job(on, f"j{k}", at=30 * k) for k in range(10)], name)
+    types = [{TYPES[node] for node in change.nodes} for change in run.changes if change.nodes]
+    assert all(len(one) == 1 for one in types)
+    assert {"slow", "fast"} == set().union(*types)
+    assert len(run.jct_s()) == 10
+
+
+def test_times_of_several_devices_are_carried_over_to_another_type(
+    on: dict[str, Application],
+) -> None:
+    """A job has run on two devices of the slow type, and on none of the fast one."""
+    one = ElasticTraining(typed_job(on, "a"), adapts_batch=True)
+    policy = elastic_policy("sia", TYPES)
+    policy.allocate({"a": one}, {}, [4, 4, 4])
+    assert {len(goodput.times) for goodput in one.goodputs.values()} == {1}
+    for local in (16, 32):
+        one.goodputs["slow"].observe(ReplicaSetting(1, 2, local), on["slow"].step_time((2,), local))
+    pools = policy._pools([4, 4, 4])  # type: ignore[attr-defined]
+    slow, fast = (_goodput(one, pool) for pool in pools)
+    assert fast[:3] == pytest.approx(3 * slow[:3], rel=0.01)
+
+
+def test_policies_without_types_refuse_them() -> None:
+    with pytest.raises(ConfigError, match="'tiresias': takes all devices for alike, and the"):
+        elastic_policy("tiresias", TYPES)

@@ -11,6 +11,7 @@ from fairlead.simulator.pollux_reference.applications import (
     Application,
     BatchChoice,
     read_applications,
+    read_by_accelerator,
 )
 from fairlead.simulator.pollux_reference.workload import read_workload
 
@@ -123,6 +124,24 @@ def test_folders_without_measurements(tmp_path: Path) -> None:
         read_applications(tmp_path)
 
 
+def test_applications_that_were_measured_on_several_types(tmp_path: Path) -> None:
+    """Sia's layout: a pair of files per type; trainings are of no type."""
+    folder = write_application(tmp_path, accelerators={"t4": 1.0, "a100": 4.0})
+    found = read_by_accelerator(folder, ["t4", "a100"])["app"]
+    slow, fast = found["t4"], found["a100"]
+    assert slow.step_time((2,), 32).step_s == pytest.approx(4 * fast.step_time((2,), 32).step_s)
+    assert slow.trainings == fast.trainings
+    assert list(read_by_accelerator(folder, ["a100"])["app"]) == ["a100"]
+    with pytest.raises(ThroughputError, match=r"has no folder with a placements-v100.csv"):
+        read_by_accelerator(folder, ["t4", "v100"])
+    with pytest.raises(ThroughputError, match=r"has no folder with a placements.csv"):
+        read_by_accelerator(folder, ["v100"])
+    (folder / "app" / "placements-a100.csv").rename(folder / "app" / "placements-x.csv")
+    write_application(tmp_path, name="other", accelerators={"a100": 1.0, "t4": 1.0})
+    with pytest.raises(ThroughputError, match=r"app: has no placements-a100.csv, and the cluster"):
+        read_by_accelerator(folder, ["t4", "a100"])
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -140,6 +159,6 @@ def test_folders_without_measurements(tmp_path: Path) -> None:
     ],
 )
 def test_a_workload_that_is_wrong(tmp_path: Path, rows: list[str], message: str) -> None:
-    applications = read_applications(write_application(tmp_path))
+    applications = read_by_accelerator(write_application(tmp_path), ["gpu"])
     with pytest.raises(InputError, match=message):
         read_workload(write_workload(tmp_path / "w.csv", *rows), applications)

@@ -21,7 +21,7 @@ def application(tmp_path: Path) -> Application:
 
 
 def job(application: Application, name: str, *, at: int = 0) -> ElasticJob:
-    return ElasticJob(name=name, submitted_s=at, application=application, replicas=1, batch=32)
+    return ElasticJob(name=name, submitted_s=at, on={"gpu": application}, replicas=1, batch=32)
 
 
 def test_a_job_that_is_alone_has_one(application: Application) -> None:

@@ -26,7 +26,7 @@ def application(tmp_path: Path) -> Application:
 
 def job(application: Application, name: str, *, at: int = 0, replicas: int = 1) -> ElasticJob:
     return ElasticJob(
-        name=name, submitted_s=at, application=application, replicas=replicas, batch=32
+        name=name, submitted_s=at, on={"gpu": application}, replicas=replicas, batch=32
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fairlead.estimation.goodput.best_batch import BatchLimits, BestBatch, GradientNoise, best_batch
 from fairlead.estimation.goodput.fit_step_time import MeasuredStep, ReplicaSetting
+from fairlead.estimation.goodput.step_time_model import StepTimeModel
 from fairlead.estimation.goodput.step_times import StepTimes
 from fairlead.model.arrays import Ints
 
@@ -29,17 +30,16 @@ class JobGoodput:
         """Return what differs once more is known."""
         return len(self.times), self.noise
 
-    def observe(self, setting: ReplicaSetting, step: MeasuredStep, noise: GradientNoise) -> None:
+    def observe(self, setting: ReplicaSetting, step: MeasuredStep) -> None:
         """Take in a step."""
         self.times.observe(setting, step)
-        self.noise = noise
 
-    def best(self, nodes: Ints, replicas: Ints) -> BestBatch:
-        """Return the best batch for numbers of nodes and replicas, (counts,) each. Raises ValueError while
-        the goodput cannot be told."""
+    def best(self, nodes: Ints, replicas: Ints, model: StepTimeModel | None = None) -> BestBatch:
+        """Return the best batch for numbers of nodes and replicas, (counts,) each. model: of the step
+        times, None = that of what was measured. Raises ValueError while the goodput cannot be told."""
         if self.noise is None:
             raise ValueError("the noise of the gradients is not known yet")
-        return best_batch(self.times.model(), self.noise, self.limits, nodes, replicas)
+        return best_batch(model or self.times.model(), self.noise, self.limits, nodes, replicas)
 
     def best_alone(self, nodes: int, replicas: int) -> tuple[int, int]:
         """Return the samples at once on a device and the accumulation steps, for one number of each."""

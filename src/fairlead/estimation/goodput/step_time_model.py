@@ -24,6 +24,11 @@ class StepTimeModel:
         """(7,) the parameters in the order of the fields."""
         return np.array(astuple(self))
 
+    def scaled(self, ratio: float) -> "StepTimeModel":
+        """Return the model of a device on which all takes so many times as long."""
+        values = [*(ratio * self.array()[:-1]).tolist(), self.overlap]
+        return StepTimeModel(**dict(zip(StepTimeModel.__slots__, values, strict=True)))
+
     def computing_s(self, local_batch: Floats) -> Floats:
         """Return the seconds of the gradients of so many samples."""
         return self.compute_s + self.compute_per_sample_s * local_batch

@@ -7,7 +7,7 @@ replicas; ``validation-B.csv`` has one row per epoch of a training with a total 
 import bisect
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -162,20 +162,43 @@ def _ceil(value: float) -> int:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def read_applications(folder: Path) -> dict[str, Application]:
-    """The applications in a folder, by the names of their folders, those with a ``placements.csv``. Raises
+def read_applications(folder: Path, accelerator: str = "") -> dict[str, Application]:
+    """The applications in a folder, by the names of their folders, as measured on an accelerator type: from
+    ``placements-TYPE.csv`` and ``scalability-TYPE.csv``, or, "", from the files without a type. Raises
     ThroughputError."""
     if not folder.is_dir():
         raise ThroughputError(f"{folder}: no such folder; it needs one folder per application")
-    found = sorted(path.parent for path in folder.glob("*/placements.csv"))
+    suffix = f"-{accelerator}" * bool(accelerator)
+    found = sorted(path.parent for path in folder.glob(f"*/placements{suffix}.csv"))
     if not found:
-        raise ThroughputError(f"{folder}: has no folder with a placements.csv")
-    return {path.name: _read_application(path) for path in found}
+        raise ThroughputError(f"{folder}: has no folder with a placements{suffix}.csv")
+    return {path.name: _read_application(path, suffix) for path in found}
 
 
-def _read_application(folder: Path) -> Application:
+def read_by_accelerator(
+    folder: Path, accelerators: Sequence[str]
+) -> dict[str, dict[str, Application]]:
+    """The applications by name and accelerator type. For one type alone the files without a type will do,
+    where there are none with it. Raises ThroughputError for an application that was not measured on all."""
+    if len(accelerators) == 1 and not [*folder.glob(f"*/placements-{accelerators[0]}.csv")]:
+        found = {name: {accelerators[0]: one} for name, one in read_applications(folder).items()}
+    else:
+        found = {}
+        for accelerator in accelerators:
+            for name, one in read_applications(folder, accelerator).items():
+                found.setdefault(name, {})[accelerator] = one
+    for name, measured in found.items():
+        for accelerator in accelerators:
+            if accelerator not in measured:
+                raise ThroughputError(
+                    f"{folder / name}: has no placements-{accelerator}.csv, and the cluster has {accelerator}"
+                )
+    return found
+
+
+def _read_application(folder: Path, suffix: str) -> Application:
     measured, means = defaultdict(list), defaultdict(list)
-    path = folder / "placements.csv"
+    path = folder / f"placements{suffix}.csv"
     columns = ("placement", "local_bsz", "step_time", "sync_time")
     locals_ = set[int]()
     for source, line, cell in _cells(path, columns):
@@ -196,7 +219,7 @@ def _read_application(folder: Path) -> Application:
     return Application(
         name=folder.name,
         measured={digits: np.array(rows, np.float64) for digits, rows in measured.items()},
-        points=np.array([*points, *_scalability(folder / "scalability.csv")], np.float64),
+        points=np.array([*points, *_scalability(folder / f"scalability{suffix}.csv")], np.float64),
         trainings=trainings,
         limits=BatchLimits(
             smallest=min(trainings),

@@ -45,9 +45,13 @@ def simulate_elastic(
     sizes: Sequence[int],
     interval_s: float,
     *,
+    accelerators: Sequence[str] = (),
     progressed: Callable[[int], None] = lambda _: None,
 ) -> ElasticRun:
-    """Run until all jobs have ended. sizes: devices of each node; progressed: told how many have ended.
+    """Run until all jobs have ended.
+
+    sizes: devices of each node; accelerators: their types, () = all are of one that all jobs were measured
+    on; progressed: told how many have ended.
     Raises ConfigError for a job that the policy can never run."""
     trainings = {job.name: ElasticTraining(job, policy.adapts_batch) for job in jobs}
     held = dict[str, Nodes]()
@@ -69,7 +73,7 @@ def simulate_elastic(
             solve_s.append(time.perf_counter() - began)
             if decision.gap is not None:
                 gaps.append(decision.gap)
-            changes += _reallocate(present, held, decision.nodes, now_s)
+            changes += _reallocate(present, held, decision.nodes, now_s, accelerators)
             held = decision.nodes
         progressed(sum(one.ended_s is not None for one in trainings.values()))
     return ElasticRun(
@@ -85,13 +89,15 @@ def _reallocate(
     held: Mapping[str, Nodes],
     wanted: Mapping[str, Nodes],
     now_s: float,
+    accelerators: Sequence[str],
 ) -> list[AllocationChange]:
     """Give jobs their new devices; what changed."""
     changes = []
     for name, one in present.items():
         nodes = wanted.get(name, ())
         if nodes != held.get(name, ()):
-            one.place(_placement(nodes))
+            on_type = accelerators[nodes[0]] if nodes and accelerators else None
+            one.place(_placement(nodes), on_type)
             batch = one.choice.total(len(nodes))
             changes.append(AllocationChange(time_s=now_s, job=name, nodes=nodes, batch=batch))
     return changes

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from fairlead.estimation.goodput.fit_step_time import ReplicaSetting
 from fairlead.estimation.goodput.job_goodput import JobGoodput
-from fairlead.simulator.pollux_reference.applications import BatchChoice, Placement
+from fairlead.simulator.pollux_reference.applications import Application, BatchChoice, Placement
 from fairlead.simulator.pollux_reference.workload import ElasticJob
 
 _NO_BATCH = BatchChoice(0, 0)
@@ -17,7 +17,10 @@ class ElasticTraining:
 
     job: ElasticJob
     adapts_batch: bool = False  # is the batch chosen by the goodput, not by the owner?
-    goodput: JobGoodput = field(init=False)  # what was measured of it
+    accelerator: str = ""  # type of the devices that it has, or had last
+    goodputs: dict[str, JobGoodput] = field(
+        init=False
+    )  # what was measured of it, by accelerator type
     placement: Placement = ()
     choice: BatchChoice = _NO_BATCH
     epoch: int = 0
@@ -29,17 +32,29 @@ class ElasticTraining:
     ended_s: float | None = None
 
     def __post_init__(self) -> None:
-        self.goodput = JobGoodput(self.job.application.limits)
+        self.accelerator = next(iter(self.job.on))
+        self.goodputs = {name: JobGoodput(one.limits) for name, one in self.job.on.items()}
+
+    @property
+    def application(self) -> Application:
+        """Return the application as measured on the type of its devices."""
+        return self.job.on[self.accelerator]
+
+    @property
+    def goodput(self) -> JobGoodput:
+        """Return what is known of it on the type of its devices."""
+        return self.goodputs[self.accelerator]
 
     @property
     def restarts(self) -> int:
         """Placements after the first one."""
         return max(self.starts - 1, 0)
 
-    def place(self, placement: Placement) -> None:
-        """The job has other devices from now on; () = none."""
+    def place(self, placement: Placement, accelerator: str | None = None) -> None:
+        """The job has other devices from now on; () = none. accelerator: their type, None = as before."""
         self.placement = placement
         if placement:
+            self.accelerator = accelerator or self.accelerator
             self.restart_left_s = RESTART_S
             self.starts += 1
             self._choose_batch()
@@ -59,12 +74,14 @@ class ElasticTraining:
     def _train(self, seconds: float) -> float:
         """Train until the end of the epoch or for so many seconds. Returns the seconds that passed: to the
         end of an epoch they are whole ones, as in the release."""
-        application, replicas = self.job.application, sum(self.placement)
+        application, replicas = self.application, sum(self.placement)
         noise = application.between(batch := self.choice.total(replicas), self.epoch).noise
         step = application.step_time(self.placement, self.choice.local)
         if self.adapts_batch:
             setting = ReplicaSetting(len(self.placement), replicas, self.choice.local)
-            self.goodput.observe(setting, step, noise)
+            self.goodput.observe(setting, step)
+            for one in self.goodputs.values():
+                one.noise = noise
         rate = noise.gain(batch / application.batches[0]) / self.choice.iteration_s(step)
         end = application.progress_at(self.epoch + 1)
         if self.progress + rate * seconds < end:
@@ -84,7 +101,7 @@ class ElasticTraining:
         self.service_s += seconds * sum(self.placement)
 
     def _choose_batch(self) -> None:
-        application, replicas = self.job.application, sum(self.placement)
+        application, replicas = self.application, sum(self.placement)
         if not self.adapts_batch:
             self.choice = application.choose_batch(self.job.batch, replicas)
         elif not self.goodput.is_known:

@@ -18,13 +18,20 @@ class ElasticJob:
 
     name: str
     submitted_s: int
-    application: Application
+    on: Mapping[str, Application]  # as measured on each accelerator type, one at least
     replicas: int  # that its owner asks for, where the policy leaves that to owners
     batch: int  # samples of a step of the whole job, likewise
 
+    @property
+    def application(self) -> Application:
+        """Return that of the first type: its trainings are those of all of them."""
+        return next(iter(self.on.values()))
 
-def read_workload(path: Path, applications: Mapping[str, Application]) -> list[ElasticJob]:
-    """The jobs of a file in its order. Raises TraceError."""
+
+def read_workload(
+    path: Path, applications: Mapping[str, Mapping[str, Application]]
+) -> list[ElasticJob]:
+    """The jobs of a file in its order. applications: by name and accelerator type. Raises TraceError."""
     source = Source(path, TraceError)
     jobs = dict[str, ElasticJob]()
     for number, cell in csv_cells(source, _COLUMNS):
@@ -38,28 +45,32 @@ def read_workload(path: Path, applications: Mapping[str, Application]) -> list[E
 
 
 def _job(
-    source: Source, line: int, cell: Mapping[str, str], applications: Mapping[str, Application]
+    source: Source,
+    line: int,
+    cell: Mapping[str, str],
+    applications: Mapping[str, Mapping[str, Application]],
 ) -> ElasticJob:
     if not cell["name"]:
         raise source.fault(line, "name: must not be empty")
-    application = applications.get(cell["application"])
-    if application is None:
+    on = applications.get(cell["application"])
+    if on is None:
         known = ", ".join(applications)
         raise source.fault(
             line, f"application: expected one of {known}, got {cell['application']!r}"
         )
     replicas = fields.whole(source, line, "num_replicas", cell["num_replicas"], 1)
     batch = fields.whole(source, line, "batch_size", cell["batch_size"], 1)
-    least, most = application.batches[0], application.batches[-1]
+    batches = next(iter(on.values())).batches
+    least, most = batches[0], batches[-1]
     if not least <= batch <= most:
         raise source.fault(
             line,
-            f"batch_size: must be from {least} to {most}, as {application.name} was trained, got {batch}",
+            f"batch_size: must be from {least} to {most}, as {cell['application']} was trained, got {batch}",
         )
     return ElasticJob(
         name=cell["name"],
         submitted_s=int(fields.seconds(source, line, "time", cell["time"])),
-        application=application,
+        on=on,
         replicas=replicas,
         batch=batch,
     )

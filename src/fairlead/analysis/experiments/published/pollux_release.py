@@ -16,7 +16,7 @@ from fairlead.analysis.experiments.findings import (
 )
 from fairlead.analysis.report.chart import Chart, Series
 from fairlead.model.arrays import Floats
-from fairlead.simulator.pollux_reference.applications import read_applications
+from fairlead.simulator.pollux_reference.applications import read_by_accelerator
 from fairlead.simulator.pollux_reference.fairness import finish_time_fairness
 from fairlead.simulator.pollux_reference.registry import elastic_policy
 from fairlead.simulator.pollux_reference.simulation import simulate_elastic
@@ -196,7 +196,7 @@ def _outcome(
 ) -> _Outcome:
     """Run the workloads of a load."""
     folder: Path = context.shared("pollux")
-    applications = read_applications(folder)
+    applications = read_by_accelerator(folder, ["gpu"])
     jct_s, restarts, rho, gaps = [], [], [np.empty(0)], []
     for number in WORKLOADS[context.scale]:
         path = context.shared(f"pollux/{FOLDERS[load]}/workload-{number}.csv")
