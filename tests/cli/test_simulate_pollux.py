@@ -47,6 +47,11 @@ def test_the_outcome_as_json_and_as_files(
         (["--policy", "las"], "--policy: 'las': --profile pollux has elastic_srpt, "),
         (["--policy", "tiresias", "--mtbf-hours", 3], "--mtbf-hours: --profile pollux does not"),
         (["--policy", "tiresias", "--round", "auto"], "--round auto: --profile pollux needs a"),
+        (["--policy", "sia", "--round", 0], "--round: --profile pollux takes 1 to 86,400 seconds"),
+        (
+            ["--policy", "sia", "--round", 1e9],
+            "--round: --profile pollux takes 1 to 86,400 seconds",
+        ),
         (["--policy", "tiresias", "--placement", "by_device_id"], "--placement: --profile pollux"),
     ],
 )

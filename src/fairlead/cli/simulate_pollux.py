@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairlead.simulator.pollux_reference.simulation import ElasticRun
 
 PROFILE = "pollux"
-ROUND_S = 60.0  # as in the release
+ROUND_S, MAX_ROUND_S = 60.0, 86_400.0  # the first as in the release
 _USED = ("trace", "throughputs", "cluster", "devices_per_server", "round_s", "seed")
 
 
@@ -69,7 +69,13 @@ def _check_unused(given: SimulationInput) -> None:
 def _interval_s(given: SimulationInput) -> float:
     if given.round_s == "auto":
         raise ConfigError(f"--round auto: --profile {PROFILE} needs a number of seconds")
-    return ROUND_S if given.round_s is None else given.round_s
+    if given.round_s is None:
+        return ROUND_S
+    if not 1 <= given.round_s <= MAX_ROUND_S:
+        raise ConfigError(
+            f"--round: --profile {PROFILE} takes 1 to {MAX_ROUND_S:,.0f} seconds, got {given.round_s:g}"
+        )
+    return given.round_s
 
 
 def _nodes(given: SimulationInput) -> tuple[list[int], list[str]]:
