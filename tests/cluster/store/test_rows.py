@@ -26,7 +26,7 @@ def digest(struct: type[msgspec.Struct]) -> str:
     ("struct", "known"),
     [
         (JobRow, "d8858fa1"),
-        (AttemptRow, "18888cff"),
+        (AttemptRow, "784be5b4"),
         (JobSpec, "96458fe4"),
         (SearchRow, "505f393c"),
         (TrialRow, "6c6784ac"),
