@@ -274,7 +274,7 @@ def _check_job(where: str, spec: StudySpec) -> None:
             _refuse(where, f"job: {name}", what, value)
     check_spec(job, f"{where}: job")
     longest = {name: longest_value(one) for name, one in spec.parameters.items()}
-    check_trial(trial_spec(spec, 0, longest), longest, f"{where}: job")
+    check_trial(longest_trial(spec), longest, f"{where}: job")
 
 
 def check_trial(job: JobSpec, parameters: Mapping[str, Parameter], where: str = "job") -> None:
@@ -301,6 +301,12 @@ def longest_value(one: ParameterRange) -> Parameter:
     if one.type == "int":
         return max(int(one.low or 0), int(one.high or 0), key=lambda bound: len(str(bound)))
     return -sys.float_info.min  # of 24 characters
+
+
+def longest_trial(study: StudySpec) -> JobSpec:
+    """Return the job of a trial whose parameters have their longest texts."""
+    longest = {name: longest_value(one) for name, one in study.parameters.items()}
+    return trial_spec(study, 0, longest)
 
 
 def grid_values(one: ParameterRange) -> list[Parameter]:
