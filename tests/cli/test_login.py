@@ -1,5 +1,6 @@
 """The server of a person is written down once, and found by every command."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,7 @@ def test_strange_characters_survive(home: Path) -> None:
             'server = "https://a:pw@x"',
             "client.toml:1: server: '...@x': has a user or a password in it",
         ),
+        ('server = "x y"', "client.toml:1: server: 'http://x y': is no address of the"),
         ('sever = "x"', "client.toml:1: sever: "),
         ("server", "client.toml:1: is not valid TOML"),
         ('server = "x"\n= 3', "client.toml:2: is not valid TOML"),
@@ -142,6 +144,18 @@ def test_a_damaged_configuration_is_named(home: Path, content: str, told: str) -
     with pytest.raises(ConfigError) as refused:
         read_config()
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("device", [True, False])
+def test_a_configuration_that_may_never_end_is_not_read(home: Path, device: bool) -> None:
+    path = config_path()
+    path.parent.mkdir(parents=True)
+    if device:
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(ConfigError, match=f"^{path}: is no regular file$"):
+        read_config()
 
 
 def test_a_configuration_that_others_can_read_is_told(

@@ -1,5 +1,6 @@
 """Files that hold a token."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def test_what_is_written_is_read_and_its_owners_alone(tmp_path: Path) -> None:
         (b"", "is empty; `fairlead serve --new-tokens` writes new tokens"),
         (b" \n", "is empty"),
         (b"\xff\xfe", "is no token"),
+        (b"a" * 3_000_000, "is no token"),
     ],
 )
 def test_a_file_without_a_token_is_named(
@@ -35,3 +37,14 @@ def test_a_file_without_a_token_is_named(
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=f"^--token-file {path}: {sentence}"):
         read_token(path, option="--token-file")
+
+
+@pytest.mark.parametrize("device", [True, False])
+def test_what_may_never_end_is_not_read(tmp_path: Path, device: bool) -> None:
+    path = tmp_path / "agent.token"
+    if device:
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(ConfigError, match=f"^{path}: is no regular file$"):
+        read_token(path)

@@ -225,6 +225,7 @@ def engine_nodes(
             tenant_jobs_per_minute=tenant_limits.jobs_per_minute,
             tenant_bytes_per_minute=tenant_limits.bytes_per_minute,
             tenant_grace=tenant_limits.grace_s,
+            user_changes_per_minute=tenant_limits.changes_per_minute,
         ),
         webhook=webhook,
     )

@@ -10,7 +10,17 @@ from fairlead.errors import InputError
 
 
 @pytest.mark.parametrize(
-    "url", ["http://a:99999", "http://a:0", "http://a:b", "http://[::1", "ftp://a", "a"]
+    "url",
+    [
+        "http://a:99999",
+        "http://a:0",
+        "http://a:b",
+        "http://[::1",
+        "ftp://a",
+        "a",
+        "http://a b",
+        "http://a\tb",
+    ],
 )
 def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None:
     with Client(url) as client, pytest.raises(InputError) as refused:
@@ -30,6 +40,13 @@ def test_a_password_in_an_address_is_refused_and_not_printed(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+def test_an_address_that_is_too_long_is_refused_in_a_short_sentence() -> None:
+    with Client("http://" + "1" * 70_000) as client, pytest.raises(InputError) as refused:
+        client.status()
+    assert "is no address of the form" in str(refused.value)
+    assert len(str(refused.value)) < 200
+
+
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
@@ -42,6 +59,12 @@ def test_a_password_in_an_address_is_refused_and_not_printed(url: str) -> None:
         (lambda client: client.submit(["true"]), "specs[0]: expected a JobSpec, got 'true'"),
         (lambda client: client.set_policy(object), "PUT /v1/policy: cannot be sent as JSON"),
         (lambda client: client.set_policy("\ud800"), "PUT /v1/policy: cannot be sent as JSON"),
+        (
+            lambda client: client.jobs(tenant="x" * 70_000),
+            "GET /v1/jobs: an argument cannot be in an",
+        ),
+        (lambda client: client.drain("x" * 70_000), "POST /v1/nodes/xxx"),
+        (lambda client: client.remove_user("x" * 70_000), "DELETE /v1/users/xxx"),
         (lambda client: client.jobs(tenant="x\udcff"), "'x\\udcff' is not valid Unicode"),
     ],
 )

@@ -48,6 +48,8 @@ def read_config() -> ClientConfig:
     path = config_path()
     if not path.exists():
         return ClientConfig()
+    if not (path.is_file() or path.is_dir()):  # a pipe or a device, which may never end
+        raise ConfigError(f"{path}: is no regular file")
     config = read_config_file(path, ClientConfig)
     if config.token and path.stat().st_mode & 0o077:
         print(

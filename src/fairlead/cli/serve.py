@@ -106,7 +106,7 @@ class TimingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
-    """The limits on jobs that each tenant may submit."""
+    """The limits on jobs that each tenant may submit, and on changes of them."""
 
     tenant_jobs: Annotated[
         int,
@@ -143,6 +143,15 @@ class LimitOptions:
             "is told to end; 0 = a day.",
         ),
     ] = 3_600.0
+    user_changes_per_minute: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Changes (weights, pauses, cancels and so on) that a user may ask for in a minute, or at "
+            "once; 0 = as many as they like.",
+        ),
+    ] = 1_200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,6 +377,7 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
             tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
             tenant_bytes_per_minute=given["tenant_bytes_per_minute"],
             tenant_grace=given["tenant_grace"],
+            user_changes_per_minute=given["user_changes_per_minute"],
             prices=check_prices(given["prices"]),
             log_level=given["log_level"],
             keep_ended_jobs=given["keep_ended_jobs"],

@@ -1,10 +1,13 @@
 """Files that hold a token: written by a server when it first starts, read by whoever calls it."""
 
 import os
+import stat
 from pathlib import Path
 
 from fairlead.client.durable import make_durable
 from fairlead.errors import ConfigError
+
+LARGEST = 4096  # bytes; a token has some 50
 
 
 def write_token(path: Path, token: str) -> None:
@@ -24,6 +27,11 @@ def read_token(path: Path, *, option: str = "") -> str:
     """The token in a file. option: that named the file. Raises ConfigError."""
     where = f"{option} {path}".strip()
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) and not path.is_dir():  # it may never end
+            raise ConfigError(f"{where}: is no regular file")
+        if status.st_size > LARGEST:
+            raise ConfigError(f"{where}: is no token")
         token = path.read_text().strip()
     except FileNotFoundError:
         raise ConfigError(

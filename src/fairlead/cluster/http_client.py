@@ -51,6 +51,7 @@ from fairlead.model.argument_checks import (
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8470"
+LONGEST_URL = 2_000  # characters of the address of a server
 PAGE = 1_000  # jobs asked for at once
 _NOT_FAIRLEAD = "does not look like the HTTP port of `fairlead serve`"
 _SILENT = "Server disconnected without sending a response."  # of httpcore; a server that dies does it, too
@@ -412,6 +413,11 @@ class Client:
                 return self._http.request(
                     method, path, params=ask, content=content, headers=headers
                 )
+            except httpx.InvalidURL as problem:  # longer than 65,536 characters
+                where = f"{method} {path[:60]}"
+                raise InputError(
+                    f"{where}: an argument cannot be in an address: {problem}"
+                ) from None
             except UnicodeEncodeError as problem:
                 raise InputError(f"{brief_repr(problem.object)} is not valid Unicode") from None
             except httpx.ConnectError as problem:
@@ -451,10 +457,12 @@ def address_problem(url: str) -> str:
     if "@" in url:
         _, _, host = url.rpartition("@")
         return f"'...@{host}': has a user or a password in it; a token is all that is asked for"
-    return "" if _is_address(url) else f"{url!r}: is no address of the form {DEFAULT_URL}"
+    return "" if _is_address(url) else f"{brief_repr(url)}: is no address of the form {DEFAULT_URL}"
 
 
 def _is_address(url: str) -> bool:
+    if len(url) > LONGEST_URL or not url.isprintable() or " " in url:
+        return False
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

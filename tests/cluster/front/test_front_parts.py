@@ -15,7 +15,7 @@ from tests.cluster.server.test_view_cache import status
 
 from fairlead.cluster.front import remote
 from fairlead.cluster.front.errors import pack, unpack
-from fairlead.cluster.front.facade import Facade, NotFoundError
+from fairlead.cluster.front.facade import Facade, NotFoundError, TooManyError
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
@@ -114,6 +114,12 @@ def test_an_error_keeps_its_class_and_its_sentence(raised: Exception, kind: type
     other = unpack(pack(raised))
     assert isinstance(other, kind)
     assert str(other) == str(raised)
+
+
+def test_who_asks_too_much_hears_for_how_long_from_the_front_too() -> None:
+    other = unpack(pack(TooManyError("1 more in 49 s", 49)))
+    assert isinstance(other, TooManyError)
+    assert (str(other), other.wait_s) == ("1 more in 49 s", 49)
 
 
 def test_a_mistake_is_not_told_to_callers() -> None:

@@ -16,6 +16,7 @@ from fairlead.cluster.front.api.dependencies import LARGEST_BODY
 from fairlead.cluster.front.body_limit import OF_ONE_USER
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.tenant_limits import TenantLimits
 from fairlead.errors import InputError
 
 SPEC = {"command": ["true"], "total_steps": 10, "rates": {"v100": 2.0}}
@@ -266,6 +267,27 @@ def test_half_sent_bodies_of_one_user_are_refused_beyond_a_limit(
         assert ask(front, "POST", "/v1/jobs", ann, json=SPEC).status_code == 201
         other = ask(front, "POST", "/v1/jobs", bob, content=body, headers=kind)
         assert other.status_code == 201
+
+
+def test_a_refusal_says_in_its_header_what_its_sentence_says(
+    front: Served, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = front.server.service
+    monkeypatch.setattr(service._tenants, "_monotonic", lambda: 0.0)
+    monkeypatch.setattr(
+        service._tenants, "limits", TenantLimits(jobs_per_minute=1, changes_per_minute=2)
+    )
+    found = ask(front, "POST", "/v1/jobs", ann, json=SPEC)
+    (job,) = found.json()["ids"]
+    found = ask(front, "POST", "/v1/jobs", ann, json=SPEC)
+    assert found.json()["error"].endswith("may submit 1 jobs a minute; 1 more in 60 s")
+    assert (found.status_code, found.headers["Retry-After"]) == (429, "60")
+    for _ in range(2):
+        found = ask(front, "PUT", f"/v1/jobs/{job}/weight", ann, json={"weight": 2.0})
+        assert found.status_code == 204
+    found = ask(front, "POST", f"/v1/jobs/{job}/cancel", ann)
+    assert found.json()["error"] == "user 'ann': may ask for 2 changes a minute; 1 more in 30 s"
+    assert (found.status_code, found.headers["Retry-After"]) == (429, "30")
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/login", "/health"])

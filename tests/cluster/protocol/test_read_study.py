@@ -257,6 +257,10 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         (ParameterRange(low=0.0, high=1.0, step=0.25), [0.0, 0.25, 0.5, 0.75, 1.0]),
         (ParameterRange(low=0.0, high=0.3, step=0.1), [0.0, 0.1, 0.2, 0.3]),
         (ParameterRange(low=1e-3, high=10.0, log=True, points=5), [1e-3, 1e-2, 0.1, 1.0, 10.0]),
+        (
+            ParameterRange(low=1e-300, high=1e300, log=True, points=4),
+            [1e-300, 1e-100, 1e100, 1e300],
+        ),
         (ParameterRange("int", low=1, high=7, step=3), [1, 4, 7]),
         (ParameterRange("int", low=1, high=3), [1, 2, 3]),
         (ParameterRange("int", low=1, high=2, points=5), [1, 2]),
@@ -267,6 +271,25 @@ def test_the_values_of_a_grid(one: ParameterRange, values: list[Any]) -> None:
     found = grid_values(one)
     assert found == pytest.approx(values) if isinstance(values[0], float) else found == values
     assert [type(value) for value in found] == [type(value) for value in values]
+
+
+def test_a_log_grid_stays_within_its_bounds_however_far_these_are_apart() -> None:
+    """The quotient of these is larger than a float can be."""
+    values = grid_values(ParameterRange(low=5e-324, high=1e300, log=True, points=5))
+    assert (values[0], values[-1]) == (5e-324, 1e300)
+    assert values == sorted(set(values))
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "cmaes"])
+@pytest.mark.parametrize("step", [5e-324, 1e-300, 1e-17])
+def test_a_step_that_is_too_small_to_be_counted_is_refused(sampler: Any, step: float) -> None:
+    """It ended the search, with the name of an exception."""
+    study = StudySpec(
+        metric="loss", parameters={"x": ParameterRange(low=0.0, high=1.0, step=step)},
+        job=JobSpec(command=("x",), total_steps=1), sampler=sampler, trials=1,
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"^study: parameters.x.step: must be at least 1.1\d+e-16"):
+        check_study(study)
 
 
 def test_a_grid_that_is_too_large_is_refused() -> None:

@@ -115,6 +115,73 @@ def test_what_is_refused_for_one_limit_uses_up_nothing_of_another() -> None:
     admission.check("apes", 10)
 
 
+def test_a_search_whose_trials_can_never_be_submitted_is_refused(tmp_path: Path) -> None:
+    """It was taken, and waited for ever."""
+    study = StudySpec(
+        metric="loss", parameters={"x": ParameterRange(type="categorical", choices=("a" * 200, "b"))},
+        job=replace(SPEC, command=("x", "{x}" * 100)), trials=1, sampler="random",
+    )  # fmt: skip
+    slow = replace(study, job=replace(SPEC, grace_s=601.0))
+    limits = TenantLimits(bytes_per_minute=10_000, grace_s=600.0)
+    with engine_nodes(tmp_path, tenant_limits=limits) as cluster:
+        service = cluster.service
+        with pytest.raises(ConflictError, match=r"10,000 bytes .*, and a trial, .*, has 20,\d+"):
+            service.submit_search(ANN, study)
+        with pytest.raises(ConflictError, match="grace_s: a job may take 600 s to end"):
+            service.submit_search(ANN, slow)
+        service.submit_search(ANN, replace(study, job=replace(study.job, command=("x", "{x}"))))
+        service.submit_search(ADMIN, study)
+
+
+def test_a_user_changes_jobs_no_more_often_than_they_may(tmp_path: Path) -> None:
+    """Each change is written down: whoever changed a weight to and fro filled the disk."""
+    now = 100.0
+    with engine_nodes(tmp_path, tenant_limits=TenantLimits(changes_per_minute=6)) as cluster:
+        service = cluster.service
+        service._tenants._monotonic = lambda: now
+        (job,) = submit(cluster, ANN, 1, key="k")
+        study = StudySpec(
+            metric="loss", parameters={"x": ParameterRange(low=0.0, high=1.0)}, job=SPEC, trials=1,
+            sampler="random",
+        )  # fmt: skip
+        search = service.submit_search(ANN, study, key="s")
+        service.set_weight(ANN, job, 2.0)
+        service.pause(ANN, job)
+        service.resume(ANN, job)
+        assert submit(cluster, ANN, 1, key="k") == [job]
+        assert service.submit_search(ANN, study, key="s") == search
+        service.stop_search(ANN, search)
+        why = "user 'ann': may ask for 6 changes a minute; 1 more in 10 s"
+        asked = (
+            lambda: service.set_weight(ANN, job, 3.0),
+            lambda: service.pause(ANN, job),
+            lambda: service.resume(ANN, job),
+            lambda: service.cancel(ANN, job),
+            lambda: service.stop_search(ANN, search),
+            lambda: service.submit(ANN, [SPEC], key="k"),
+            lambda: service.submit_search(ANN, study, key="s"),
+        )
+        for ask in asked:
+            with pytest.raises(TooManyError) as refused:
+                ask()
+            assert (str(refused.value), refused.value.wait_s) == (why, 10)
+        assert cluster.job(job).weight == 2.0
+        service.set_weight(ADMIN, job, 4.0)
+        service.set_weight(replace(ANN, user="amy"), job, 5.0)
+        submit(cluster, ANN, 1)
+        now += 10.0
+        service.cancel(ANN, job)
+
+
+def test_an_array_is_cancelled_as_one_change(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, tenant_limits=TenantLimits(changes_per_minute=1)) as cluster:
+        cluster.service._tenants._monotonic = lambda: 100.0
+        ids = cluster.service.submit(ANN, [replace(SPEC, array="0-5")])
+        assert cluster.service.cancel_array(ANN, ids[0]) == ids
+        with pytest.raises(TooManyError):
+            cluster.service.cancel_array(ANN, ids[0])
+
+
 def test_without_limits_all_are_taken() -> None:
     admission = TenantAdmission(TenantLimits(), lambda _: 10**9)
     admission.check("apes", 10**9)

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cluster.protocol.messages import LogChunk
+from fairlead.cluster.store import log_store
 from fairlead.cluster.store.log_store import LogStore
 from fairlead.errors import InputError
 
@@ -38,6 +39,60 @@ def test_the_newest_bytes_are_kept(tmp_path: Path) -> None:
     assert 50 <= len(text) <= 100
     assert cursor == "1-0:1000"
     assert sum(f.stat().st_size for f in (tmp_path / "7").iterdir()) <= 110
+
+
+def test_the_newest_bytes_of_all_attempts_together_are_kept(tmp_path: Path) -> None:
+    """A job that failed again and again had as many bytes kept of each attempt, which filled the disk."""
+    logs = LogStore(tmp_path)
+    for attempt in range(1, 31):
+        for offset in range(0, 90, 10):
+            logs.put(_piece(offset, b"%09d\n" % (100 * attempt + offset), attempt), 50)
+            assert sum(f.stat().st_size for f in (tmp_path / "7").glob("*-0.*.log")) <= 100
+        logs.put(_piece(0, b"short\n", attempt, rank=1), 50)
+    text, cursor = logs.read(7, "", 1000)
+    lines = [line for line in text.splitlines() if line.isdecimal()]
+    assert [int(line) for line in lines[-5:]] == [3040, 3050, 3060, 3070, 3080]
+    assert "30-0:90" in cursor
+    logs.put(_piece(0, b"last\n", attempt=31), 50)
+    text, _ = logs.read(7, "", 1000)
+    assert 8 <= text.count("short\n") <= 16, "each rank has its own"
+    assert "000003080\n" in text, "a short attempt does not drive out the one before"
+
+
+def test_of_attempts_that_say_little_only_so_many_files_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_store, "MAX_FILES", 5)
+    logs = LogStore(tmp_path)
+    for attempt in range(1, 12):
+        logs.put(_piece(0, b"x\n", attempt), 1000)
+    assert len(list((tmp_path / "7").iterdir())) == 5
+    assert logs.read(7, "", 1000)[0].startswith("--- attempt 7, rank 0 ---\nx\n")
+
+
+def test_what_comes_late_of_an_attempt_whose_file_is_gone_does_no_harm(tmp_path: Path) -> None:
+    logs = LogStore(tmp_path)
+    assert logs.put(_piece(0, b"old\n"), 10) == 4
+    logs.put(_piece(0, b"0123456789abcdefghi\n", attempt=2), 10)
+    assert logs.put(_piece(4, b"late output\n"), 10) == 16
+    assert logs.read(7, "", 1000) == ("abcdefghi\n", "2-0:20")
+
+
+def test_output_that_is_cut_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = LogStore(tmp_path)
+    logs.put(_piece(0, b"0123456789"), 10)
+    found = logs._files
+
+    def outdated(job: int) -> list[log_store._LogFile]:
+        files = found(job)
+        monkeypatch.setattr(logs, "_files", found)
+        logs.put(_piece(10, b"abcdefghij!"), 10)
+        return files
+
+    monkeypatch.setattr(logs, "_files", outdated)
+    assert logs.read(7, "", 100) == ("bcdefghij!", "1-0:21")
 
 
 def test_all_ranks_are_followed(tmp_path: Path) -> None:

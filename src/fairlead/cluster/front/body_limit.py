@@ -4,7 +4,10 @@ nothing, holds that until the request times out."""
 from collections import Counter
 from collections.abc import AsyncIterable
 
+from starlette.requests import ClientDisconnect
+
 from fairlead.cluster.front.facade import TooManyError
+from fairlead.errors import InputError
 
 FREE = 1 << 16  # bytes of each body that do not count, so that small ones always get through
 OF_ONE_USER = 8 << 20  # bytes
@@ -21,7 +24,8 @@ class BodyLimit:
         self, chunks: AsyncIterable[bytes], user: str, most: int, too_large: Exception
     ) -> bytes:
         """Return the body that comes in these pieces. Raises ``too_large`` where it has more than ``most``
-        bytes, TooManyError where too much is being received already."""
+        bytes, TooManyError where too much is being received already, InputError where its sender hangs up:
+        that is no mistake of the server, whose log shall have nothing of it."""
         data, held = bytearray(), 0
         try:
             async for chunk in chunks:
@@ -31,6 +35,8 @@ class BodyLimit:
                 more = max(len(data) - FREE, 0) - held
                 self._take(user, more)
                 held += more
+        except ClientDisconnect:
+            raise InputError("the body ended early") from None
         finally:
             self._give_back(user, held)
         return bytes(data)

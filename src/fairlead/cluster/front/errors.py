@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fairlead.cluster.front import facade  # noqa: F401  # defines classes of errors
+from fairlead.cluster.front import facade  # defines classes of errors
 from fairlead.cluster.front.messages import CallProblem
 from fairlead.errors import FairleadError
 
@@ -14,11 +14,14 @@ def pack(problem: BaseException) -> CallProblem:
             kinds=(), sentence="the driver made a mistake; the server's log says more"
         )
     kinds = [kind.__name__ for kind in type(problem).__mro__ if issubclass(kind, FairleadError)]
-    return CallProblem(kinds=tuple(kinds), sentence=str(problem))
+    wait_s = problem.wait_s if isinstance(problem, facade.TooManyError) else None
+    return CallProblem(kinds=tuple(kinds), sentence=str(problem), wait_s=wait_s)
 
 
 def unpack(problem: CallProblem) -> Exception:
     """The error again: of its own class, or of the nearest above it that this process knows."""
+    if problem.wait_s is not None:
+        return facade.TooManyError(problem.sentence, problem.wait_s)
     known = {kind.__name__: kind for kind in _kinds(FairleadError)}
     for name in problem.kinds:
         if name in known:

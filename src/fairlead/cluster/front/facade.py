@@ -49,6 +49,11 @@ class InvalidTokenError(InputError):
 class TooManyError(InputError):
     """The caller asks for more in a while than it may; later it may again."""
 
+    def __init__(self, sentence: str, wait_s: float = 5.0) -> None:
+        """wait_s: until it may; whoever names it in the sentence gives the same."""
+        super().__init__(sentence)
+        self.wait_s = wait_s
+
 
 class ConflictError(InputError):
     """It cannot be done as things are: the job has ended, the key was used for other jobs."""

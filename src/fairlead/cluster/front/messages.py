@@ -208,6 +208,7 @@ class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     kinds: tuple[str, ...]
     sentence: str
+    wait_s: float | None = None  # of a ``TooManyError``
 
 
 class CallAnswer(msgspec.Struct, tag=True, frozen=True, kw_only=True):

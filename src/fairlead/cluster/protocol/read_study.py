@@ -5,7 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from math import isfinite, prod
+from math import exp, isfinite, log, prod
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,9 @@ def _check_range(where: str, field: str, one: ParameterRange, *, grid: bool) -> 
             _refuse(where, f"{field}.step", f"must be above 0 and at most {high - low:g}", one.step)
         if one.type == "int" and one.step != int(one.step):
             _refuse(where, f"{field}.step", "must be a whole number", one.step)
+        if one.type == "float" and (high - low) / one.step > _LARGEST_INT:
+            least = (high - low) / _LARGEST_INT
+            _refuse(where, f"{field}.step", f"must be at least {least:g}, or not given", one.step)
     if one.points is not None:
         if not grid:
             _refuse(where, f"{field}.points", "are of searches with sampler = 'grid'", one.points)
@@ -274,7 +277,7 @@ def _check_job(where: str, spec: StudySpec) -> None:
             _refuse(where, f"job: {name}", what, value)
     check_spec(job, f"{where}: job")
     longest = {name: longest_value(one) for name, one in spec.parameters.items()}
-    check_trial(trial_spec(spec, 0, longest), longest, f"{where}: job")
+    check_trial(longest_trial(spec), longest, f"{where}: job")
 
 
 def check_trial(job: JobSpec, parameters: Mapping[str, Parameter], where: str = "job") -> None:
@@ -303,6 +306,12 @@ def longest_value(one: ParameterRange) -> Parameter:
     return -sys.float_info.min  # of 24 characters
 
 
+def longest_trial(study: StudySpec) -> JobSpec:
+    """Return the job of a trial whose parameters have their longest texts."""
+    longest = {name: longest_value(one) for name, one in study.parameters.items()}
+    return trial_spec(study, 0, longest)
+
+
 def grid_values(one: ParameterRange) -> list[Parameter]:
     """All values of a parameter in a grid, ascending."""
     if one.type == "categorical":
@@ -315,13 +324,22 @@ def grid_values(one: ParameterRange) -> list[Parameter]:
     else:
         parts = [i / (one.points - 1) for i in range(one.points)]
         if one.log:
-            found = [low * (high / low) ** part for part in parts]
+            found = [_between_logs(low, high, part) for part in parts]
         else:
             found = [low + (high - low) * part for part in parts]
         found[-1] = high
     if one.type == "int":
         return list(dict.fromkeys(round(value) for value in found))
     return list(found)
+
+
+def _between_logs(low: float, high: float, part: float) -> float:
+    """Return the value at a part of the way from low to high, on a logarithmic scale."""
+    ratio: float = high / low
+    if isfinite(ratio):
+        value: float = low * ratio**part
+        return min(value, high)
+    return min(max(exp(log(low) + part * (log(high) - log(low))), low), high)
 
 
 def trial_spec(

@@ -5,6 +5,7 @@ not fill the state, the lists and the memory of a server without an end.
 """
 
 from collections.abc import Callable
+from math import ceil
 
 from fairlead.cluster.front.facade import TooManyError
 
@@ -26,9 +27,10 @@ class EnrolmentLimit:
         self._spent = max(self._spent - (now - self._at_s) * PER_MINUTE / _MINUTE_S, 0.0)
         self._at_s = now
         if self._spent + 1 > AT_ONCE:
-            wait_s = (self._spent + 1 - AT_ONCE) * _MINUTE_S / PER_MINUTE
+            wait_s = ceil((self._spent + 1 - AT_ONCE) * _MINUTE_S / PER_MINUTE)
             raise TooManyError(
                 f"node {node!r}: {AT_ONCE:,} new nodes have enrolled; {PER_MINUTE} more a minute, the next "
-                f"in {wait_s:.0f} s"
+                f"in {wait_s} s",
+                wait_s,
             )
         self._spent += 1

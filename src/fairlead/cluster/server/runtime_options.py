@@ -18,6 +18,7 @@ class RuntimeOptions:
     tenant_jobs_per_minute: int = 0
     tenant_bytes_per_minute: int = 0
     tenant_grace: float = 0.0  # seconds
+    user_changes_per_minute: int = 0
     prices: dict[str, float] = field(default_factory=dict)  # $ per device-hour, by type
     log_level: LogLevel = "warning"
     # Days for which these are kept once their job has ended; 0 = for ever, output at most as long as its job:
@@ -32,6 +33,7 @@ class RuntimeOptions:
             open_jobs=self.tenant_jobs,
             jobs_per_minute=self.tenant_jobs_per_minute,
             bytes_per_minute=self.tenant_bytes_per_minute,
+            changes_per_minute=self.user_changes_per_minute,
             grace_s=self.tenant_grace,
         )
 

@@ -20,7 +20,7 @@ from fairlead.cluster.front.facade import ConflictError, NotFoundError, TooManyE
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
-from fairlead.cluster.protocol.read_study import check_study, check_trial, trial_spec
+from fairlead.cluster.protocol.read_study import check_study, check_trial, longest_trial, trial_spec
 from fairlead.cluster.protocol.study import SearchState, StudySpec, TrialState
 from fairlead.cluster.searching.samplers import check_sampler
 from fairlead.cluster.server.live_search import LiveSearch
@@ -127,8 +127,10 @@ class SearchController:
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/search key {key}" if key else ""
         is_known = bool(mark) and self._state.store.key(mark) is not None  # it is asked again
-        if caller.role != "admin" and not is_known:
-            self._tenants.check_study(owner, study)
+        if is_known:
+            self._tenants.check_change(caller)
+        elif caller.role != "admin":
+            self._tenants.check_study(owner, study, longest_trial(study))
 
         def enter() -> SearchRow:
             known = self._known(mark)
@@ -170,6 +172,7 @@ class SearchController:
         row = self._state.store.search(number) if 0 <= number < 1 << 62 else None
         if row is None or not may_see(caller, row.tenant):
             raise NotFoundError(f"search {number}: there is none")
+        self._tenants.check_change(caller)
 
         def run() -> None:
             if not self._end(number, "stopped", f"stopped by {caller.user}"):

@@ -172,7 +172,9 @@ class Service:
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/{key}" if key else ""
         known = bool(mark) and self.store.key(mark) is not None  # it is asked again
-        if caller.role != "admin" and not known:
+        if known:
+            self._tenants.check_change(caller)
+        elif caller.role != "admin":
             self._tenants.check(owner, n_jobs, specs)
         submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
         ids = self.submissions.submit(submission)
@@ -216,6 +218,7 @@ class Service:
         """Stop all its tasks for good that have not ended, as one. Returns their ids."""
         check_person(caller)
         ids = task_ids(array, self._find(caller, array))
+        self._tenants.check_change(caller)
 
         def run() -> list[int]:
             rows = self.engine.state.registry.jobs
@@ -275,6 +278,7 @@ class Service:
         """Run an action on a job that has not ended."""
         check_person(caller)
         self._row(caller, job)
+        self._tenants.check_change(caller)
 
         def run() -> _Result:
             row = self.engine.state.registry.jobs.get(job)

@@ -1,4 +1,5 @@
-"""The output of jobs, as the server keeps it: one file per rank of an attempt, the newest bytes of each.
+"""The output of jobs, as the server keeps it: one file per rank of an attempt, of each rank the newest bytes
+over all attempts: a job that fails again and again would fill the disk else.
 
 A piece that continues a file is appended; one from further back is cut to what is new; one from further on
 (the agent's own file was cut) starts the file anew at its offset. So pieces may come twice or out of order.
@@ -9,7 +10,9 @@ import os
 import re
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from fairlead.cluster.protocol.messages import LogChunk
 from fairlead.errors import InputError
@@ -18,10 +21,20 @@ from fairlead.errors import InputError
 _NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")
 TAIL = "tail"
+MAX_FILES = 1_000  # of a rank that are kept: short ones take room, too
 _UTF_8 = codecs.getincrementaldecoder("utf-8")
 _MAX_CHARACTER = 4  # bytes of a character
 # A file that has not grown for so long: the rest of a character will not come
 INCOMPLETE_TIMEOUT_S = 5.0
+
+
+class _LogFile(NamedTuple):
+    """A file of output."""
+
+    attempt: int
+    rank: int
+    first: int  # offset of the first byte that is kept
+    path: Path
 
 
 class LogStore:
@@ -31,48 +44,56 @@ class LogStore:
         self.directory = directory
 
     def put(self, chunk: LogChunk, log_bytes: int) -> int:
-        """Store a piece; returns the offset wanted next. log_bytes: so many bytes of a rank are kept."""
+        """Store a piece; returns the offset wanted next. log_bytes: so many bytes of a rank are kept, of all
+        attempts together; up to twice as many until they are cut."""
         folder = self.directory / str(chunk.job)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path, first = self._file(folder, chunk.attempt, chunk.rank)
+        kept = [file for file in self._files(chunk.job) if file.rank == chunk.rank]
+        same = (file for file in kept if file.attempt == chunk.attempt)
+        path, first = next(
+            ((file.path, file.first) for file in same),
+            (folder / f"{chunk.attempt}-{chunk.rank}.0.log", 0),
+        )
         size = path.stat().st_size if path.exists() else 0
         end = first + size
         if chunk.offset > end:
             path = self._anew(folder, path, chunk, chunk.offset)
-            first = end = chunk.offset
+            end = chunk.offset
         data = chunk.data[end - chunk.offset :]
         if data:
             with path.open("ab") as file:
                 file.write(data)
             end += len(data)
-        if end - first > 2 * log_bytes:
-            self._cut(folder, path, chunk, end - log_bytes, log_bytes)
+            self._shorten(chunk.job, chunk.rank, log_bytes)
         return end
 
-    def _file(self, folder: Path, attempt: int, rank: int) -> tuple[Path, int]:
-        for name in sorted(os.listdir(folder)):
-            match = _NAME.fullmatch(name)
-            if match and (int(match[1]), int(match[2])) == (attempt, rank):
-                return folder / name, int(match[3])
-        return folder / f"{attempt}-{rank}.0.log", 0
+    def _shorten(self, job: int, rank: int, log_bytes: int) -> None:
+        """Keep the newest bytes of a rank's files once these have twice as many."""
+        files = [file for file in self._files(job) if file.rank == rank]
+        sizes = [file.path.stat().st_size for file in files]
+        too_large = sum(sizes) > 2 * log_bytes
+        left = log_bytes
+        for newer, (file, size) in enumerate(zip(reversed(files), reversed(sizes), strict=True)):
+            if newer >= MAX_FILES or (too_large and left <= 0):
+                file.path.unlink()
+            elif too_large and size > left:
+                _cut(file, size - left)
+            left -= size
 
     def _anew(self, folder: Path, path: Path, chunk: LogChunk, offset: int) -> Path:
         path.unlink(missing_ok=True)
         return folder / f"{chunk.attempt}-{chunk.rank}.{offset}.log"
-
-    def _cut(self, folder: Path, path: Path, chunk: LogChunk, first: int, keep: int) -> None:
-        """Keep the newest bytes."""
-        shorter = folder / f"{chunk.attempt}-{chunk.rank}.{first}.log"
-        with path.open("rb") as old, shorter.open("wb") as new:
-            old.seek(-keep, os.SEEK_END)
-            shutil.copyfileobj(old, new)
-        path.unlink()
 
     def read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
         """Output behind a cursor (``tail``: the end of the newest attempt), about so many bytes at most, and
         the cursor behind that: an offset for each rank of the newest attempt read, that of the last rank
         whose output was read at the end. If there are several files, a line names the file wherever another
         one begins or goes on. A character that is not whole yet is left for later."""
+        while True:
+            with suppress(FileNotFoundError):  # of a file that was cut or left out meanwhile
+                return self._read(job, cursor, limit)
+
+    def _read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
         files = self._files(job)
         at = _tail(files, limit) if cursor == TAIL else _parse_cursor(cursor)
         known = set() if cursor == TAIL else set(at)
@@ -99,13 +120,26 @@ class LogStore:
         behind = ",".join(f"{e}-{r}:{o}" for (e, r), o in offsets if e == newest)
         return "".join(text), behind
 
-    def _files(self, job: int) -> list[tuple[int, int, int, Path]]:
+    def _files(self, job: int) -> list["_LogFile"]:
+        """Return the files of a job, oldest attempts first."""
         folder = self.directory / str(job)
         names = os.listdir(folder) if folder.is_dir() else []
         matches = [(name, _NAME.fullmatch(name)) for name in names]
         return sorted(
-            (int(m[1]), int(m[2]), int(m[3]), folder / name) for name, m in matches if m is not None
+            _LogFile(int(m[1]), int(m[2]), int(m[3]), folder / name)
+            for name, m in matches
+            if m is not None
         )
+
+
+def _cut(file: "_LogFile", bytes_off: int) -> None:
+    """Keep what is behind the first so many bytes."""
+    first = file.first + bytes_off
+    shorter = file.path.with_name(f"{file.attempt}-{file.rank}.{first}.log")
+    with file.path.open("rb") as old, shorter.open("wb") as new:
+        old.seek(bytes_off)
+        shutil.copyfileobj(old, new)
+    file.path.unlink()
 
 
 def _characters(path: Path, offset: int, limit: int, *, torn: bool) -> tuple[str, int]:
@@ -140,7 +174,7 @@ def _parse_cursor(cursor: str) -> dict[tuple[int, int], int]:
     return at
 
 
-def _tail(files: list[tuple[int, int, int, Path]], limit: int) -> dict[tuple[int, int], int]:
+def _tail(files: list[_LogFile], limit: int) -> dict[tuple[int, int], int]:
     """(attempt, rank) -> offset so that all ranks of the newest attempt share the limit."""
     newest = [file for file in files if file[0] == max(attempt for attempt, *_ in files)]
     return {

@@ -450,4 +450,6 @@ def test_who_guesses_tokens_has_to_wait(tmp_path_factory: pytest.TempPathFactory
                 lambda i: client.post("/login", data={"token": f"fl_{i}"}).status_code, range(10)
             )
             assert set(guesses) == {403}
-        assert client.post("/login", data={"token": alone.admin}).status_code == 429
+        found = client.post("/login", data={"token": alone.admin})
+        assert found.status_code == 429
+        assert f"wait {found.headers['retry-after']} s." in found.text

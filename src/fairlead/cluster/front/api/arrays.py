@@ -15,7 +15,7 @@ ArrayPath = Annotated[
 ]
 
 
-@router.post("/{array}/cancel", summary="Cancel an array", responses=answers(Cancelled, 404))
+@router.post("/{array}/cancel", summary="Cancel an array", responses=answers(Cancelled, 404, 429))
 def cancel(context: Context, array: ArrayPath) -> Response:
     """End all tasks of an array for good that have not ended: all of them or none. Answers with their
     ids."""

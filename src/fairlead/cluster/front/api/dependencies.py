@@ -9,7 +9,6 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from fairlead.cluster.front.body_limit import BodyLimit
 from fairlead.cluster.front.facade import Facade, ForbiddenError
@@ -143,7 +142,4 @@ async def _read(request: Request, caller: Caller) -> bytes:
     if announced.isdecimal() and int(announced[:20]) > LARGEST_BODY:
         raise too_large
     limit: BodyLimit = request.app.state.body_limit
-    try:
-        return await limit.receive(request.stream(), caller.user, LARGEST_BODY, too_large)
-    except ClientDisconnect:
-        raise HTTPException(400, "the body ended early") from None
+    return await limit.receive(request.stream(), caller.user, LARGEST_BODY, too_large)

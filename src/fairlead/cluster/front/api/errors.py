@@ -1,6 +1,7 @@
 """Refusals: every one is JSON with one sentence."""
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -55,7 +56,9 @@ def status_of(error: Exception) -> int:
 
 async def _on_purpose(_request: Request, error: Exception) -> Response:
     status = status_of(error)
-    return problem(status, str(error), {"Retry-After": "5"} if status in (429, 503) else None)
+    wait_s = error.wait_s if isinstance(error, TooManyError) else 5.0
+    headers = {"Retry-After": f"{ceil(wait_s)}"} if status in (429, 503) else None
+    return problem(status, str(error), headers)
 
 
 async def _parameter(_request: Request, error: Exception) -> Response:

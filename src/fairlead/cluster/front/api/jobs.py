@@ -184,7 +184,7 @@ def log(context: Context, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 <<
 @router.post(
     "/{job}/cancel",
     summary="Cancel",
-    **no_content(404, 409),
+    **no_content(404, 409, 429),
 )
 def cancel(context: Context, job: JobPath) -> Response:
     """End a job for good."""
@@ -195,7 +195,7 @@ def cancel(context: Context, job: JobPath) -> Response:
 @router.post(
     "/{job}/pause",
     summary="Pause",
-    responses=answers(LostWork, 404, 409),
+    responses=answers(LostWork, 404, 409, 429),
 )
 def pause(context: Context, job: JobPath) -> Response:
     """Take a job off its devices until it is resumed; it saves a checkpoint first. Says what it loses if it
@@ -206,7 +206,7 @@ def pause(context: Context, job: JobPath) -> Response:
 @router.post(
     "/{job}/resume",
     summary="Resume",
-    **no_content(404, 409),
+    **no_content(404, 409, 429),
 )
 def resume(context: Context, job: JobPath, accept_loss: AcceptLoss = False) -> Response:
     """Let a paused job run again. With `accept_loss` also one that waits for its checkpoints: its next

@@ -60,7 +60,7 @@ def curves(context: Context, search: SearchPath) -> Response:
     return answer(context.facade.search_curves(context.caller, search))
 
 
-@router.post("/{search}/stop", summary="Stop a search", **no_content(404, 409))
+@router.post("/{search}/stop", summary="Stop a search", **no_content(404, 409, 429))
 def stop(context: Context, search: SearchPath) -> Response:
     """End a search and its trials for good."""
     context.facade.stop_search(context.caller, search)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote
 
@@ -156,17 +157,19 @@ class PageRoutes:
             return _whole(_refusal(refused), None)
         target = safe_target(form.get("next", ""))
         if wait_s > 0:
-            words = f"Too many wrong tokens: wait {wait_s:.0f} s."
-            return _whole(login_page(target, words, 429), None)
+            words = f"Too many wrong tokens: wait {ceil(wait_s)} s."
+            response = _whole(login_page(target, words, 429), None)
+            response.headers["retry-after"] = f"{ceil(wait_s)}"
+            return response
         token = form.get("token", "").strip()
         caller = await self._known(token)
         if caller is None:
             self._throttle.failed(address)
             await asyncio.sleep(WRONG_TOKEN_DELAY_S)
             return _whole(login_page(target, "This token is not known.", 403), None)
-        response = RedirectResponse(target, SEE_OTHER)
-        session.log_in(request, response, token)
-        return _headed(response)
+        moved = RedirectResponse(target, SEE_OTHER)
+        session.log_in(request, moved, token)
+        return _headed(moved)
 
     async def logout(self, request: Request) -> Response:
         """Forget the token."""
