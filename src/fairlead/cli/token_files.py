@@ -1,7 +1,6 @@
 """Files that hold a token: written by a server when it first starts, read by whoever calls it."""
 
 import os
-import stat
 from pathlib import Path
 
 from fairlead.client.durable import make_durable
@@ -27,12 +26,11 @@ def read_token(path: Path, *, option: str = "") -> str:
     """The token in a file. option: that named the file. Raises ConfigError."""
     where = f"{option} {path}".strip()
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) and not path.is_dir():  # it may never end
-            raise ConfigError(f"{where}: is no regular file")
-        if status.st_size > LARGEST:
+        with path.open("rb") as file:  # a pipe, too: --token-file <(pass show fairlead)
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise ConfigError(f"{where}: is no token")
-        token = path.read_text().strip()
+        token = content.decode().strip()
     except FileNotFoundError:
         raise ConfigError(
             f"{where}: there is no such file; `fairlead serve` writes admin.token and agent.token into its "
