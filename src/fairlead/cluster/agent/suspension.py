@@ -64,6 +64,8 @@ class Suspension:
     ) -> bool:
         """Whether an attempt that is told to stop is to be stopped as it is. followers: what runs next on
         this node; what it needs of its devices has to fit there beside what stays of the attempt."""
+        if self._parked.may_leave_parked(attempt, reason):
+            return True
         pids = self._pids(attempt.key)
         if not self._parked.may_suspend(attempt, reason, pids):
             return False
@@ -95,7 +97,9 @@ class Suspension:
             return
         attempt.resume_program(program.addresses.progress_port, program.files_of)
         self._logs.resume(attempt.assignment, before)
-        if program.toggled:
+        if attempt.stop_order.given:  # it stands still again, or is ended
+            self._toggled[attempt.key] = program.toggled
+        elif program.toggled:
             self._begin(self._toggle_back(attempt, program.toggled))
         else:
             attempt.goes_on(at_s)
