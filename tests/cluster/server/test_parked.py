@@ -491,6 +491,32 @@ def test_an_attempt_that_began_a_program_anew_is_noted() -> None:
     assert (cluster.row.saved_by, cluster.row.parked_from) == (4, 4)
 
 
+@pytest.mark.parametrize("park", ["stop", False])
+def test_a_gang_one_node_of_which_is_suspect_is_parked_where_it_can_be(
+    tmp_path: Path, park: Any
+) -> None:
+    """Its other nodes are told what they are told of a preemption: it need not lose what it has done."""
+    with engine_nodes(tmp_path, 600.0, lease_s=60.0) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2, unmanaged=True, park=park)
+        cluster.until(lambda: all(node.leased & node.statuses.keys() for node in nodes))
+        for node in nodes:
+            node.run(job, 1, wait_s=0.0, ran_s=5.0)
+        cluster.until(lambda: cluster.job(job).state == "running")
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        cluster.silence(nodes[1])
+        cluster.until(lambda: cluster.view("b").state == "suspect")
+        cluster.do(lambda: cluster.service.engine.state.disable("b"))  # as before a decision
+        cluster.until(lambda: attempt.stopping)
+        assert attempt.end() == (AttemptEnd.STOPPED, "node b is suspect")
+        fleet = cluster.service.engine.state.fleet
+        expected = "preempted" if park else "node b is suspect"
+        cluster.until(lambda: fleet.orders("a").reasons.get(job) == expected)
+
+
 def test_other_jobs_are_bound_to_nothing() -> None:
     cluster = Cluster()
     bound = _Bound(cluster)
