@@ -266,6 +266,37 @@ def test_a_gang_stops_and_goes_on_as_a_whole(tmp_path: Path) -> None:
             assert client.job(job).lost_steps == 0 == client.job(job).failures
 
 
+def test_a_gang_that_went_on_on_one_node_only_is_stopped_there_again_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    """The other agent was silent meanwhile, and hears of that start when it is over."""
+    turns = ("--round", "2", "--restart-cost", "0.05", "--policy", "gandiva")
+    options = (*turns, "--no-early-round-end", "--heartbeat", "20", "--lease", "120")
+    agents = {"node-a": "v100=1", "node-b": "v100=1"}
+    with running(tmp_path, options, agents) as cluster, cluster.client() as client:
+        paths = _submit(client, tmp_path, scale_factor=2)
+        until(lambda: all(_resumed(client, job) for job in (0, 1)))
+        job, _ = _parked_pid(client, paths)
+        until(lambda: job in _parked_on(client, "node-a") and job in _parked_on(client, "node-b"))
+        before = _parked_on(client, "node-a")[job]
+        silent = cluster.agents["node-b"].pid
+        os.kill(silent, signal.SIGSTOP)
+        until(lambda: _parked_on(client, "node-a").get(job, before) > before, 120)
+        os.kill(silent, signal.SIGCONT)
+        resumed = _resumed(client, job)
+        until(lambda: _resumed(client, job) >= resumed + 2, 120)
+        for one, path in enumerate(paths):
+            for rank in (0, 1):
+                _check_one_run(client, one, path, rank)
+            assert client.job(one).lost_steps == 0 == client.job(one).failures
+
+
+def _parked_on(client: Client, node: str) -> dict[int, int]:
+    """Job -> the attempt as of which it is parked on a node."""
+    (view,) = (one for one in client.nodes() if one.name == node)
+    return {one.job: one.attempt for one in view.parked}
+
+
 def _with_agent(tmp_path: Path, *options: str, tool: str = "") -> Running:
     """A cluster whose agent has these options. tool: text of a ``cuda-checkpoint`` that it finds."""
     folder = tmp_path / "bin"

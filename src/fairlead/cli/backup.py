@@ -17,7 +17,7 @@ from fairlead.cluster.store.database import (
     reader,
 )
 from fairlead.cluster.store.marker import NAME as MARKER
-from fairlead.cluster.store.marker import Marker, MarkerContent
+from fairlead.cluster.store.marker import MarkerContent
 from fairlead.cluster.store.replay import replay_segments
 from fairlead.cluster.store.samples import is_whole
 from fairlead.cluster.store.store import NAME, check_lock
@@ -120,16 +120,13 @@ def check(
     missing, with 1 where the journal replays otherwise. Nothing is written.
     """
     if not path.is_dir():
-        if not path.is_file():
+        if not path.exists():
             raise RunError(f"{path}: there is no such file or directory")
+        backups.check_file(path)
         with backups.judged_as_backup(path):
             _check(path, backups.marker_beside(path))
         return
-    marker = path / MARKER
-    try:
-        found = Marker(marker).read()
-    except OSError as problem:
-        raise RunError(f"{marker}: cannot be read ({problem.strerror})") from None
+    found = backups.read_marker(path / MARKER)
     if not (path / NAME).is_file():
         raise RunError(f"{path / NAME}: is missing")
     _check(path / NAME, found)

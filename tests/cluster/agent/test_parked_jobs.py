@@ -97,14 +97,51 @@ def test_only_what_is_preempted_in_its_loop_is_parked(spawner: Spawner) -> None:
 def test_an_attempt_goes_on_with_the_token_of_what_is_parked(spawner: Spawner) -> None:
     parked = parked_of(spawner)
     parked.add(attempt_of(1), {0: 1})
-    assert parked.token_of(replace(ASSIGNMENT, attempt=3, resumes=2)) == "token 1"
-    assert parked.token_of(replace(ASSIGNMENT, attempt=3, resumes=1)) == ""
-    assert parked.token_of(replace(ASSIGNMENT, attempt=3)) == ""
+
+    def token(assignment: Assignment) -> str:
+        found = parked.goes_on_as(assignment)
+        return "" if found is None else found.token
+
+    assert token(replace(ASSIGNMENT, attempt=3, resumes=2)) == "token 1"
+    assert token(replace(ASSIGNMENT, attempt=4, resumes=3)) == "", "another checkpoint is newer"
+    assert token(replace(ASSIGNMENT, attempt=3, resumes=1)) == ""
+    assert token(replace(ASSIGNMENT, attempt=3)) == ""
+    assert token(replace(ASSIGNMENT, job=2, attempt=3, resumes=2)) == ""
     parked.end([(1, 2), (7, 7)])
-    assert parked.token_of(replace(ASSIGNMENT, attempt=3, resumes=2)) == ""
+    assert token(replace(ASSIGNMENT, attempt=3, resumes=2)) == ""
     assert spawner.told == [EndParked(job=1, attempt=2)]
     parked.end([(1, 2)])
     assert len(spawner.told) == 1, "once is enough"
+
+
+def test_a_program_goes_on_that_is_parked_since_an_attempt_before_the_one_that_is_resumed(
+    spawner: Spawner,
+) -> None:
+    """On another node that one went on, and was stopped again; here it never began."""
+    parked = parked_of(spawner)
+    parked.add(program_of(1), {0: 1})
+    follows = replace(ASSIGNMENT, attempt=5, park=False, suspend=True, unmanaged=True)
+    for resumes, expected in ((4, 2), (2, 2), (1, None), (0, None)):
+        found = parked.goes_on_as(replace(follows, resumes=resumes))
+        assert (None if found is None else found.key[1]) == expected
+
+
+@pytest.mark.parametrize("reason", ["preempted", "paused"])
+def test_what_is_about_to_go_on_is_parked_again_if_it_is_preempted(
+    spawner: Spawner, reason: str
+) -> None:
+    """The spawner may have let it go on: the agent has only not heard of that."""
+    parked = parked_of(spawner)
+    fields = {"park": False, "suspend": True, "unmanaged": True, "attempt": 3, "resumes": 2}
+    attempt = NodeAttempt(replace(ASSIGNMENT, **fields), "token", NodeLease(10.0), 0.0)
+    assert not parked.may_leave_parked(attempt, reason), "its spawner knows nothing of it"
+    attempt.launched = True
+    assert parked.may_leave_parked(attempt, reason) == (reason == "preempted")
+    attempt.started(0.0)
+    assert not parked.may_leave_parked(attempt, reason)
+    others = NodeAttempt(replace(ASSIGNMENT, attempt=3, resumes=2), "token", NodeLease(10.0), 0.0)
+    others.launched = True
+    assert not parked.may_leave_parked(others, reason)
 
 
 def test_it_takes_a_quarter_of_the_memory_by_default(

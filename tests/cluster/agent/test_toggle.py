@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ from msgspec.structs import replace
 from tests.cluster.agent.test_parked_jobs import program_of
 
 from fairlead.cluster.agent import suspension
+from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.spawner_messages import EndAttempt
 
 
 @pytest.fixture
@@ -53,6 +56,47 @@ def test_what_it_says_as_it_fails_is_told(tool: Path, monkeypatch: pytest.Monkey
     assert asyncio.run(suspension.toggle(1)) == "No such file or directory"
 
 
+def test_a_tool_that_hangs_holds_the_devices_for_no_longer_than_the_grace(
+    tool: Path, tmp_path: Path
+) -> None:
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    told: list[Any] = []
+    spawner: Any = SimpleNamespace(send=told.append)
+    nobody: Any = SimpleNamespace()
+    found = suspension.Suspension(tmp_path, spawner, nobody, nobody)
+    attempt = program_of(1)
+    attempt.assignment = replace(attempt.assignment, grace_s=0.2)
+    found.leaders = lambda: {10**9: (attempt.key, 0), 10**9 + 1: (attempt.key, 1)}
+
+    async def run() -> None:
+        found.suspend(attempt)
+        await asyncio.gather(*found._tasks)
+
+    asyncio.run(run())
+    assert told == [EndAttempt(job=1, attempt=2, terminate=True, kill_after_s=0.0)]
+
+
+def test_a_program_runs_until_it_is_told_to_stop_however_long_it_is_looked_at_before_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The agent, too, may stand still for a moment."""
+    now = [10.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def look(*_: Any) -> bool:
+        now[0] += 4.0
+        return True
+
+    nobody: Any = SimpleNamespace()
+    looks: Any = SimpleNamespace(may_suspend=look, suspend=lambda _: None)
+    ending = AttemptEnding(nobody, nobody, nobody, nobody, looks, lambda: None)
+    attempt = program_of(1)
+    attempt.times.begin(10.0)
+    ran_s = attempt.status(now[0]).ran_s
+    ending.stop(attempt, "preempted")
+    assert attempt.status(now[0]).ran_s == ran_s + 4
+
+
 def _ordered_to_go_on(tmp_path: Path, toggled: tuple[int, ...]) -> tuple[Any, NodeAttempt]:
     """A program that was parked by attempt 2, and the attempt that has its devices since second 1."""
     nobody: Any = SimpleNamespace(pause=lambda *_: None, resume=lambda *_: None)
@@ -72,6 +116,17 @@ def test_until_a_parked_program_goes_on_its_time_is_start_and_not_work(tmp_path:
     told = attempt.status(8.0)
     assert (told.state, told.resumed) == ("running", True)
     assert (told.wait_s, told.start_s, told.ran_s) == (1, 2, 5)
+
+
+def test_what_is_stopped_again_before_it_was_heard_to_go_on_stays_off_its_devices(
+    tmp_path: Path,
+) -> None:
+    found, attempt = _ordered_to_go_on(tmp_path, (1,))
+    attempt.stop("preempted", 2.0)
+    found.resumed(attempt, 3.0)
+    assert not found._tasks
+    assert found._toggled == {attempt.key: (1,)}
+    assert attempt.status(8.0).ran_s == 0
 
 
 @pytest.mark.parametrize("stopped", [False, True])

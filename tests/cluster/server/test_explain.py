@@ -688,6 +688,8 @@ def test_a_program_that_is_parked_is_told_what_it_must_be_owed() -> None:
     assert others in told()
     assert f"{anew} It is owed 20 s, and enough in about 20 s if nothing changes." in told()
     assert "enough in about 10 s" in told(start_s=np.array([1.0, 25.0])), "they leave before that"
+    enough = "It is owed 20 s, which is enough; it goes on with the next decision for which nobody"
+    assert enough in told(anew_s=np.array([15.0, np.inf])), "and others may be owed as much"
     assert f"others keep them for now; {anew}" in told(start_s=np.array([1.0, 1e9]))
     state.bound_devices[OTHER] = (("a", 0),)
     assert "(1 of 1 held by others now): programs of the same devices take turns." in told()

@@ -394,6 +394,129 @@ def test_a_program_that_went_on_and_was_ended_is_lost() -> None:
     assert (cluster.row.steps, cluster.row.lost_steps) == (0, 42)
 
 
+def _gang_that_went_on_on_one_node() -> tuple[Cluster, Attempt]:
+    """A gang that was parked at step 40 as of attempt 3, and was preempted as attempt 4 when only node a had
+    let its rank go on; b had been silent, and never begins that attempt."""
+    cluster = _suspended()
+    row = cluster.row
+    row.spec = msgspec.structs.replace(row.spec, scale_factor=2)
+    row.steps = row.acknowledged_steps = 40.0
+    row.parked_from = 2  # its second attempt began it, the third went on with it
+    cluster.report("a", parked(3, 0))
+    cluster.report("b", parked(3, 1, first=1))
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0,), "b": (1,)}, "v100", 100.0)
+    assert attempt.resumes == 3
+    attempt.statuses["a"] = AttemptStatus(
+        job=JOB, attempt=4, state="ended", exit_code=0, wait_s=0.1, ran_s=2.0, resumed=True,
+        released=True, reason="preempted",
+    )  # fmt: skip
+    attempt.stop(AttemptEnd.PREEMPTED)
+    cluster.report("a", parked(4, 0))
+    return cluster, attempt
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["it was not told", "it was withdrawn"])
+def test_a_gang_that_went_on_on_one_node_only_is_parked_again_as_a_whole(heard: bool) -> None:
+    cluster, attempt = _gang_that_went_on_on_one_node()
+    row, parts = cluster.row, cluster.parts
+    programs = ParkedPrograms(cluster.state, parts.steps)
+    programs.poll()
+    assert cluster.unparked("a") == cluster.unparked("b") == ()
+    if heard:
+        attempt.statuses["b"] = AttemptStatus(job=JOB, attempt=4, state="ended", exit_code=0)
+    parts.ends.part_over("a", attempt)
+    parts.ends.part_over("b", attempt)
+    programs.poll()
+    assert (row.steps, row.lost_steps, row.saved_by) == (40, 0, 4)
+    assert cluster.unparked("a") == cluster.unparked("b") == ()
+    following = parts.orders.assign(JOB, {"a": (0,), "b": (1,)}, "v100", 100.0)
+    assert (following.resumes, following.record.from_step) == (4, 40)
+    assert cluster.unparked("a") == cluster.unparked("b") == ()
+    cluster.report("a")  # both went on, and stopped again
+    cluster.report("b")
+    programs.poll()
+    cluster.report("a", parked(5, 0))
+    cluster.report("b", parked(5, 1, first=1))
+    for name in ("a", "b"):
+        following.statuses[name] = msgspec.structs.replace(attempt.statuses["a"], attempt=5)
+    following.stop(AttemptEnd.PREEMPTED)
+    for name in ("a", "b"):
+        parts.ends.part_over(name, following)
+    programs.poll()
+    assert (row.steps, row.lost_steps, row.saved_by, row.parked_from) == (42, 0, 5, 2)
+
+
+def test_a_gang_of_which_one_node_has_lost_its_part_is_gone() -> None:
+    cluster, attempt = _gang_that_went_on_on_one_node()
+    cluster.report("b")
+    for name in ("a", "b"):
+        cluster.parts.ends.part_over(name, attempt)
+    assert cluster.row.steps == 0
+    assert cluster.unparked("a") == ((JOB, 4),)
+
+
+def test_the_part_of_a_gang_that_never_went_on_is_missed_when_it_ends() -> None:
+    cluster, attempt = _gang_that_went_on_on_one_node()
+    programs = ParkedPrograms(cluster.state, cluster.parts.steps)
+    for name in ("a", "b"):
+        cluster.parts.ends.part_over(name, attempt)
+    programs.poll()
+    assert cluster.row.steps == 40
+    cluster.report("b")
+    programs.poll()
+    assert (cluster.row.steps, cluster.row.saved_by) == (0, 0)
+    assert cluster.unparked("a") == ((JOB, 4),)
+
+
+def test_what_is_parked_of_a_program_that_began_anew_since_is_no_part_of_it() -> None:
+    """It began anew on other nodes while this one was silent: what is parked here would not fit the rest."""
+    cluster = _suspended()
+    cluster.row.parked_from = cluster.row.saved_by = 3
+    cluster.row.spec = msgspec.structs.replace(cluster.row.spec, scale_factor=2)
+    cluster.report("a", parked(3, 0))
+    cluster.report("b", parked(2, 1, first=1))
+    assert cluster.resumes({"a": (0,), "b": (1,)}) == 0
+    assert cluster.unparked("b") == ((JOB, 2),)
+
+
+def test_an_attempt_that_began_a_program_anew_is_noted() -> None:
+    cluster = _suspended()
+    cluster.row.parked_from, cluster.row.saved_by = 2, 3
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0,)}, "v100", 100.0)
+    attempt.statuses["a"] = AttemptStatus(
+        job=JOB, attempt=4, state="ended", exit_code=0, wait_s=0.1, ran_s=2.0, released=True
+    )
+    attempt.stop(AttemptEnd.PREEMPTED)
+    cluster.parts.ends.part_over("a", attempt)
+    assert (cluster.row.saved_by, cluster.row.parked_from) == (4, 4)
+
+
+@pytest.mark.parametrize("park", ["stop", False])
+def test_a_gang_one_node_of_which_is_suspect_is_parked_where_it_can_be(
+    tmp_path: Path, park: Any
+) -> None:
+    """Its other nodes are told what they are told of a preemption: it need not lose what it has done."""
+    with engine_nodes(tmp_path, 600.0, lease_s=60.0) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2, unmanaged=True, park=park)
+        cluster.until(lambda: all(node.leased & node.statuses.keys() for node in nodes))
+        for node in nodes:
+            node.run(job, 1, wait_s=0.0, ran_s=5.0)
+        cluster.until(lambda: cluster.job(job).state == "running")
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        cluster.silence(nodes[1])
+        cluster.until(lambda: cluster.view("b").state == "suspect")
+        cluster.do(lambda: cluster.service.engine.state.disable("b"))  # as before a decision
+        cluster.until(lambda: attempt.stopping)
+        assert attempt.end() == (AttemptEnd.STOPPED, "node b is suspect")
+        fleet = cluster.service.engine.state.fleet
+        expected = "preempted" if park else "node b is suspect"
+        cluster.until(lambda: fleet.orders("a").reasons.get(job) == expected)
+
+
 def test_other_jobs_are_bound_to_nothing() -> None:
     cluster = Cluster()
     bound = _Bound(cluster)

@@ -39,6 +39,7 @@ from fairlead.cluster.store.backup import (
     receive,
     restore,
 )
+from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Marker
 from fairlead.cluster.store.restore_note import ATTEMPTS
 from fairlead.cluster.store.store import Store
@@ -226,6 +227,39 @@ def test_a_backup_with_something_behind_it_is_refused(
     assert not (tmp_path / "new").exists()
     with pytest.raises(RunError, match="what arrived is damaged"):
         receive([whole, more], tmp_path / "out")
+
+
+@pytest.mark.parametrize("cut", [1, 50])
+def test_a_backup_of_which_some_bytes_are_cut_off_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cut: int
+) -> None:
+    """Also where they are zeros: SQLite reads these for what is not there."""
+    path = tmp_path / "backup"
+    with Store(tmp_path / "state") as store:
+        fill(store, range(5))
+        back_up(store.directory, path)
+    path.write_bytes(path.read_bytes()[:-cut])
+    for words in (("check", path), ("restore", path, tmp_path / "new")):
+        assert call(*words) == 2
+        assert f"{path}: is damaged ({cut:,} bytes fewer than it holds)" in capsys.readouterr().err
+
+
+def test_what_is_no_regular_file_is_told_as_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fifo, state = tmp_path / "fifo", tmp_path / "state"
+    os.mkfifo(fifo)
+    for words in (("check", fifo), ("restore", fifo, tmp_path / "new")):
+        assert call(*words) == 2
+        assert f"{fifo}: is not a regular file" in capsys.readouterr().err
+    with Store(state) as store:
+        fill(store, range(5))
+    (state / MARKER).unlink()
+    os.mkfifo(state / MARKER)
+    for words in (("check", state), ("backup", state, tmp_path / "out")):
+        assert call(*words) == 2
+        expected = f"{state / MARKER}: cannot be read (it is not a regular file)"
+        assert expected in capsys.readouterr().err
 
 
 def test_a_backup_replaces_nothing_but_a_backup(

@@ -58,8 +58,8 @@ class AttemptEnding:
         run next on this node."""
         if attempt.state in ("stopping", "ended"):
             return
-        now = time.monotonic()
         suspends = self._suspension.may_suspend(attempt, reason, followers)
+        now = time.monotonic()  # not before: it has run until here, and that look may take long
         attempt.stop(reason, now)
         if suspends:
             self._suspension.suspend(attempt)

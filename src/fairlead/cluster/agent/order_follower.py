@@ -145,11 +145,12 @@ class OrderFollower:
         assert self.identity is not None
         now = time.monotonic()
         # What is known of the processes of parked ranks, and of their children, holds for this attempt too.
-        token = self._parked.token_of(assignment)
-        if not token:
-            token = make_token(self.identity.incarnation)
-            if len(assignment.ranks) == assignment.world_size:
-                assignment = msgspec.structs.replace(assignment, resumes=0)
+        parked = self._parked.goes_on_as(assignment)
+        token = make_token(self.identity.incarnation) if parked is None else parked.token
+        if parked is not None:
+            assignment = msgspec.structs.replace(assignment, resumes=parked.key[1])
+        elif len(assignment.ranks) == assignment.world_size:
+            assignment = msgspec.structs.replace(assignment, resumes=0)
         attempt = NodeAttempt(assignment, token, NodeLease(self._lease_s), now)
         why = ""
         try:

@@ -68,6 +68,15 @@ class ParkedJobs:
         parked = sum(one.memory_bytes for one in self._kept if one.is_suspended)
         return parked + _memory_of(pids) <= self._limit_bytes
 
+    def may_leave_parked(self, attempt: NodeAttempt, reason: str) -> bool:
+        """Return whether an attempt that is told to stop for this reason may have the program parked again
+        that it was to go on with: it is about to, or has, and this agent has not heard of that. There was
+        room for it, and its devices are where they were."""
+        resumes = (
+            attempt.launched and attempt.state == "starting" and attempt.assignment.resumes > 0
+        )
+        return attempt.assignment.suspend and reason == AttemptEnd.PREEMPTED and resumes
+
     @property
     def _kept(self) -> list[ParkedJob]:
         return [one for key, one in self._by_key.items() if key not in self._ending]
@@ -105,11 +114,16 @@ class ParkedJobs:
         self._ending.clear()
         self._changed()
 
-    def token_of(self, assignment: Assignment) -> str:
-        """The token of the parked ranks that go on as this attempt; "" = there are none."""
-        key = assignment.job, assignment.resumes
-        found = None if key in self._ending else self._by_key.get(key)
-        return "" if found is None else found.token
+    def goes_on_as(self, assignment: Assignment) -> ParkedJob | None:
+        """Return the parked ranks that go on as this attempt; None = there are none. A program without the
+        iterator may be parked as of an attempt before the one that is to be resumed: where that never began,
+        it has stood still since."""
+        mine = [one for one in self._kept if one.key[0] == assignment.job]
+        last = max(mine, key=lambda one: one.key, default=None)
+        if last is None or last.key[1] == assignment.resumes:
+            return last
+        stood = assignment.suspend and last.is_suspended and last.key[1] < assignment.resumes
+        return last if stood else None
 
     def end(self, keys: Collection[Key]) -> None:
         """They are of no use any more."""

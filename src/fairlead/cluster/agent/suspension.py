@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ from fairlead.cluster.protocol.messages import Assignment
 TOOL = (
     "cuda-checkpoint"  # takes what a process has on its devices to the memory of the host, and back
 )
-LIMIT_S = 120.0  # that it is waited for
+LIMIT_S = 120.0  # that it is waited for; before a program is stopped, its grace at most
 _MARGIN_S = 10.0  # for the thread that waits
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Suspension:
     ) -> bool:
         """Whether an attempt that is told to stop is to be stopped as it is. followers: what runs next on
         this node; what it needs of its devices has to fit there beside what stays of the attempt."""
+        if self._parked.may_leave_parked(attempt, reason):
+            return True
         pids = self._pids(attempt.key)
         if not self._parked.may_suspend(attempt, reason, pids):
             return False
@@ -95,7 +98,9 @@ class Suspension:
             return
         attempt.resume_program(program.addresses.progress_port, program.files_of)
         self._logs.resume(attempt.assignment, before)
-        if program.toggled:
+        if attempt.stop_order.given:  # it stands still again, or is ended
+            self._toggled[attempt.key] = program.toggled
+        elif program.toggled:
             self._begin(self._toggle_back(attempt, program.toggled))
         else:
             attempt.goes_on(at_s)
@@ -130,12 +135,15 @@ class Suspension:
 
     async def _toggle_and_suspend(self, attempt: NodeAttempt, pids: Collection[int]) -> None:
         done: list[int] = []
+        until_s = (
+            time.monotonic() + attempt.grace_s
+        )  # whoever is to have its devices waits no longer
         for pid in pids:
-            if why := await toggle(pid):
+            if why := await toggle(pid, until_s - time.monotonic()):
                 self._say(attempt, f"{TOOL} --toggle --pid {pid}: {why}; it is ended instead")
                 for other in done:
-                    await toggle(other)
-                self._end(attempt)
+                    await toggle(other, until_s - time.monotonic())
+                self._end(attempt, until_s - time.monotonic())
                 return
             done.append(pid)
         self._toggled[attempt.key] = tuple(done)
@@ -145,7 +153,7 @@ class Suspension:
         for pid in pids:
             if why := await toggle(pid):
                 self._say(attempt, f"{TOOL} --toggle --pid {pid}: {why}; it cannot go on")
-                self._end(attempt)
+                self._end(attempt, attempt.grace_s)
                 return
         attempt.goes_on(time.monotonic())
 
@@ -153,10 +161,11 @@ class Suspension:
         job, number = attempt.key
         self._spawner.send(Suspend(job=job, attempt=number, kill_after_s=attempt.grace_s))
 
-    def _end(self, attempt: NodeAttempt) -> None:
+    def _end(self, attempt: NodeAttempt, kill_after_s: float) -> None:
         job, number = attempt.key
+        kill_after_s = max(kill_after_s, 0.0)
         self._spawner.send(
-            EndAttempt(job=job, attempt=number, terminate=True, kill_after_s=attempt.grace_s)
+            EndAttempt(job=job, attempt=number, terminate=True, kill_after_s=kill_after_s)
         )
 
     def _say(self, attempt: NodeAttempt, problem: str) -> None:
@@ -167,28 +176,31 @@ class Suspension:
             os.write(descriptor, f"fairlead: {problem}\n".encode())
 
 
-async def toggle(pid: int) -> str:
-    """Have what a process has on its devices taken to the memory of the host, or back. Returns "", or why
-    that could not be done."""
+async def toggle(pid: int, limit_s: float = math.inf) -> str:
+    """Have what a process has on its devices taken to the memory of the host, or back, in so many seconds,
+    and in ``LIMIT_S`` at most. Returns "", or why that could not be done."""
+    limit_s = min(limit_s, LIMIT_S)
+    if limit_s <= 0.0:
+        return "there is no time left for it"
     try:
         # Of the first thread's children those that end are taken for orphans: see ``adopted``.
-        return await on_thread(lambda: _run_tool(pid), LIMIT_S + _MARGIN_S)
+        return await on_thread(lambda: _run_tool(pid, limit_s), limit_s + _MARGIN_S)
     except OSError as problem:  # a TimeoutError is one, too
-        return problem.strerror or str(problem) or f"no answer within {LIMIT_S:g} s"
+        return problem.strerror or str(problem) or f"no answer within {limit_s:.3g} s"
 
 
-def _run_tool(pid: int) -> str:
+def _run_tool(pid: int, limit_s: float) -> str:
     try:
         done = subprocess.run(
             [TOOL, "--toggle", "--pid", str(pid)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {LIMIT_S:g} s"
+        return f"no answer within {limit_s:.3g} s"
     if done.returncode:
         last = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
         return "; ".join([f"exit code {done.returncode}", *last])

@@ -10,6 +10,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.death_judge import DeathDecision, DeathJudge
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_round import EndedAttempt
+from fairlead.cluster.server.parked import never_resumed
 from fairlead.cluster.server.save_failures import note_end
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.server.storage_waits import failed_for_storage
@@ -96,6 +97,7 @@ class AttemptEnds:
         row, fleet = attempt.row, self._state.fleet
         now = attempt.over_s(self._state.now_s())
         attempt.death = self._judge_death(attempt, now)
+        attempt.never_resumed_on = never_resumed(fleet, attempt)
         failure, completed = attempt.failure(), attempt.completed()
         if not failure and not attempt.killed_late:
             # Where it stood as it was to stop says nothing of its end
@@ -107,6 +109,7 @@ class AttemptEnds:
         # Else the next one says what it goes on from
         if attempt.is_suspended:
             row.saved_by = attempt.key[1]
+            row.parked_from = row.parked_from if attempt.resumes else attempt.key[1]
         timed = row.starts_over and not attempt.reports_steps and not attempt.is_suspended
         over = attempt.progress() - keeps if timed and not completed else 0.0
         self._steps.measure(attempt)

@@ -151,13 +151,22 @@ class AttemptOrders:
         self._state.registry.dirty_jobs.add(attempt.row.id)
         self._listener.began(attempt)
 
-    def stop(self, job: int, end: AttemptEnd, reason: str = "", *, ordered: bool = True) -> None:
+    def stop(
+        self,
+        job: int,
+        end: AttemptEnd,
+        reason: str = "",
+        *,
+        ordered: bool = True,
+        parks: bool = False,
+    ) -> None:
         """Tell all attempts of a job to stop. reason: for people, "" = what ``end`` says; ordered: also those
-        that their nodes know of."""
+        that their nodes know of; parks: programs that are parked as they are when they are preempted are also
+        for this."""
         for attempt in list(self._state.registry.live.get(job, ())):
             if attempt.stopping or attempt.lost or (attempt.ordered and not ordered):
                 continue
-            self._tell_to_stop(attempt, end, reason)
+            self._tell_to_stop(attempt, end, reason, parks=parks)
             if not attempt.ordered:
                 self.withdraw(attempt, self._state.now_s(), attempt.row.steps, attempt.end())
 
@@ -188,12 +197,15 @@ class AttemptOrders:
         for node in attempt.nodes:
             self._state.fleet.revoke(node, *attempt.key, end[1])
 
-    def _tell_to_stop(self, attempt: Attempt, end: AttemptEnd, reason: str = "") -> None:
+    def _tell_to_stop(
+        self, attempt: Attempt, end: AttemptEnd, reason: str = "", *, parks: bool = False
+    ) -> None:
         attempt.stop(end, reason)
+        told = AttemptEnd.PREEMPTED if parks and attempt.row.spec.is_suspended else attempt.stopping
         attempt.stop_ordered_s = self._state.now_s()
         if attempt.ordered:
             for node in attempt.nodes:
-                self._state.fleet.revoke(node, *attempt.key, attempt.stopping)
+                self._state.fleet.revoke(node, *attempt.key, told)
 
     def close_row(
         self, attempt: Attempt, now: float, step: float, end: tuple[AttemptEnd, str]

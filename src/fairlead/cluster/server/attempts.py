@@ -39,6 +39,8 @@ class Attempt:
     ordered: bool = False  # do the nodes know of it?
     standby: bool = False  # do its nodes prepare it, while an earlier one of its job may still run?
     resumes: int = 0  # the attempt whose parked ranks go on as this one; 0 = none
+    # once it is over: nodes where it never began, and the program is still parked that was to go on as it
+    never_resumed_on: set[str] = field(default_factory=set)
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
     # when, cluster's time; None = it was not, or that is not known
@@ -223,10 +225,11 @@ class Attempt:
 
     @property
     def is_suspended(self) -> bool:
-        """Whether its program, which has no iterator, was stopped as it is on all nodes, and is parked."""
-        told = list(self.statuses.values())
-        whole = len(told) == len(self.nodes) and all(one.released for one in told)
-        return self.row.spec.is_suspended and whole
+        """Whether its program, which has no iterator, was stopped as it is on all nodes, and is parked; or
+        still is, on those where it never went on."""
+        stopped = {name for name, status in list(self.statuses.items()) if status.released}
+        whole = stopped | self.never_resumed_on >= self.nodes.keys()
+        return self.row.spec.is_suspended and bool(stopped) and whole
 
     @property
     def _has_gone_on(self) -> bool:

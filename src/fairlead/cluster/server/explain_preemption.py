@@ -62,8 +62,13 @@ def why_not_on_own_devices(state: Decided, job: int, holders: Collection[int]) -
         "with the work that they would lose"
     )
     left_s = max(turn.at_s - state.now_s(), 0.0)
+    enough = (
+        f"and enough in about {duration(left_s)} if nothing changes"
+        if left_s > 0
+        else "which is enough; it goes on with the next decision for which nobody on such devices is owed "
+        "as much"
+    )
     return (
         f"{others}; it begins anew on other devices once it is owed {duration(turn.anew_s)}, what it would "
-        f"lose by that. It is owed {duration(turn.owed_s)}, and enough in about {duration(left_s)} if "
-        "nothing changes"
+        f"lose by that. It is owed {duration(turn.owed_s)}, {enough}"
     )

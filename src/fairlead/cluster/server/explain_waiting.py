@@ -22,7 +22,7 @@ from fairlead.cluster.server.explanation_source import (
     waits_for_devices,
 )
 from fairlead.cluster.server.node_condition import condition, lacking_nodes
-from fairlead.cluster.server.parked import parked_on
+from fairlead.cluster.server.parked import is_part, parked_on
 from fairlead.cluster.server.silence import silence_of_stopping
 from fairlead.model.duration_text import duration
 
@@ -92,7 +92,7 @@ def _parked(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptV
         f"It has been parked on {', '.join(sorted(found))} for {duration(ago_s)}, in {size / 1e6:,.0f} MB of "
         "memory"
     )
-    if row is None or any(one.attempt != row.saved_by for one in found.values()):
+    if row is None or not all(is_part(row, one.attempt) for one in found.values()):
         return f"{text}."  # nothing goes on with it
     only = row.spec.is_suspended
     then = "goes on with the same devices there" if only else "can go on there at once"

@@ -105,7 +105,9 @@ class JobPinning:
 
     def _stop(self, node: LiveNode, job: int) -> None:
         state = condition(node, self._state.fleet.monotonic()).state
-        self._orders.stop(job, AttemptEnd.STOPPED, f"node {node.name} is {state}")
+        reason = f"node {node.name} is {state}"
+        # A program may stand still until its node is back; if that is lost, so is the program, as ever.
+        self._orders.stop(job, AttemptEnd.STOPPED, reason, parks=True)
 
     def _emit(self, jobs: list[int], pinned: bool) -> None:
         registry = self._state.registry

@@ -9,6 +9,7 @@ from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import DevicesBound
 from fairlead.model.job import JobId
 
@@ -21,12 +22,37 @@ def resumable(fleet: Fleet, attempt: Attempt) -> int:
     """
     number = attempt.row.saved_by
     for name, ranks in attempt.nodes.items():
-        node = fleet.nodes.get(name)
-        found = None if node is None else fleet.parked(name).get((attempt.row.id, number))
+        node, found = fleet.nodes.get(name), _part_on(fleet, name, attempt.row)
         same = attempt.row.spec.is_suspended
         if node is None or found is None or not _fits(found, ranks, node, same=same):
             return 0
     return number
+
+
+def is_part(row: JobRow, number: int) -> bool:
+    """Return whether what is parked on a node as of this attempt is a part of what the job goes on with. Of a
+    program that is parked as it is that may be an attempt before the last one that went on: where this never
+    began, its processes have stood still ever since."""
+    if not row.spec.is_suspended or not row.parked_from:
+        return number == row.saved_by
+    return row.parked_from <= number <= row.saved_by
+
+
+def _part_on(fleet: Fleet, name: str, row: JobRow) -> ParkedAttempt | None:
+    """Return what of a job is parked on a node that the job can go on with."""
+    if name not in fleet.nodes:
+        return None
+    mine = (one for (job, number), one in fleet.parked(name).items() if job == row.id)
+    return next((one for one in mine if is_part(row, one.attempt)), None)
+
+
+def never_resumed(fleet: Fleet, attempt: Attempt) -> set[str]:
+    """The nodes of an attempt that was to go on with a program that is parked as it is, where it never began:
+    the program stands there as it stood."""
+    if not (attempt.row.spec.is_suspended and attempt.resumes):
+        return set()
+    begun = {name for name, status in attempt.statuses.items() if status.wait_s >= 0.0}
+    return {name for name in attempt.nodes.keys() - begun if _part_on(fleet, name, attempt.row)}
 
 
 def _fits(parked: ParkedAttempt, ranks: tuple[Rank, ...], node: LiveNode, *, same: bool) -> bool:
@@ -87,7 +113,7 @@ class ProgramDevices:
             ranks = newest.nodes
         else:  # also where an attempt was withdrawn before it went on: its node was silent for a moment
             parked = parked_on(self._state.fleet, job).items()
-            ranks = {name: one.ranks for name, one in parked if one.attempt == row.saved_by}
+            ranks = {name: one.ranks for name, one in parked if is_part(row, one.attempt)}
         devices = tuple((name, d) for name in ranks for rank in ranks[name] for d in rank.devices)
         stays = len(devices) == row.spec.scale_factor and not any(map(self._is_left, ranks))
         return devices if stays else ()
@@ -118,8 +144,10 @@ class ParkedPrograms:
         """Note which are gone that nothing goes on with: their jobs start from zero."""
         for name in list(self._state.fleet.nodes):
             found = set(filter(self._is_program, self._state.fleet.parked(name)))
+            left = {job for job, _ in found}
             for job, number in self._parked.get(name, set()) - found:
-                self._gone(job, number)
+                if job not in left:  # else it has gone on there, and is parked again
+                    self._gone(job, number)
             self._parked[name] = found
 
     def _is_program(self, key: AttemptKey) -> bool:
@@ -128,13 +156,13 @@ class ParkedPrograms:
 
     def _gone(self, job: int, number: int) -> None:
         row = self._state.registry.jobs.get(job)
-        if row is None or not row.open or row.saved_by != number or row.tells_saved:
+        if row is None or not row.open or not is_part(row, number) or row.tells_saved:
             return
         if self._state.registry.live.get(job):
             return  # it goes on, or its next attempt says what it begins with
         row.reached_step = max(row.reached_step, row.steps)  # the next attempt counts them as lost
         row.origin = ""
-        row.saved_by = 0  # what is left of it, of a gang, does not go on either
+        row.saved_by = row.parked_from = 0  # what is left of it, of a gang, does not go on either
         self._steps.correct(row, 0.0)
 
 
@@ -146,9 +174,9 @@ def _is_wanted(registry: JobRegistry, key: AttemptKey) -> bool:
         return False
     if any(attempt.record.attempt == number for attempt in registry.live.get(job, ())):
         return True  # its end is not booked yet
-    if row.saved_by != number:
+    if not is_part(row, number):
         return False
     newest = registry.newest(job)
     if newest is None:
         return row.state in ("waiting", "preempted")
-    return number == newest.resumes or not newest.ordered
+    return newest.resumes == row.saved_by or not newest.ordered

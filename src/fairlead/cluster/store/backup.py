@@ -77,8 +77,8 @@ def back_up(directory: Path, out: Path) -> Verified:
     if not source.is_file():
         raise RunError(f"{directory}: is not the state directory of a server (it has no {NAME})")
     partial = _partial(out)
+    found = read_marker(directory / MARKER)  # first: what comes later may be in it, too
     try:
-        found = Marker(directory / MARKER).read()  # first: what comes later may be in it, too
         with closing(reader(source)) as connection:
             _copy(connection, source, partial)
         verified = verify_file(partial, found)
@@ -234,9 +234,16 @@ def _settle(partial: Path, path: Path) -> None:
     make_durable(path.parent)
 
 
-def _verify_backup(path: Path) -> Verified:
-    if not path.is_file():
+def check_file(path: Path) -> None:
+    """Raises RunError where there is no file of which a state could be read."""
+    if not path.exists():
         raise RunError(f"{path}: there is no such file")
+    if not path.is_file():
+        raise RunError(f"{path}: is not a regular file")
+
+
+def _verify_backup(path: Path) -> Verified:
+    check_file(path)
     with judged_as_backup(path):
         return verify_file(path, None)
 
@@ -244,8 +251,7 @@ def _verify_backup(path: Path) -> Verified:
 @contextmanager
 def _verified_backup(path: Path) -> Iterator[tuple[sqlite3.Connection, Verified]]:
     """A connection that goes on reading what was verified, whatever is written to the file meanwhile."""
-    if not path.is_file():
-        raise RunError(f"{path}: there is no such file")
+    check_file(path)
     with ExitStack() as stack:
         with judged_as_backup(path):
             try:
@@ -261,8 +267,11 @@ def marker_beside(path: Path) -> MarkerContent | None:
     """The marker of a database within a state directory, None for a backup, which has none. Raises RunError
     where it cannot be read."""
     marker = path.with_name(MARKER)
-    if path.name != NAME or not marker.exists():
-        return None
+    return None if path.name != NAME or not marker.exists() else read_marker(marker)
+
+
+def read_marker(marker: Path) -> MarkerContent:
+    """The marker of a state directory. Raises RunError where it cannot be read."""
     try:
         return Marker(marker).read()
     except OSError as problem:

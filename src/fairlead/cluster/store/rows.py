@@ -47,6 +47,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     saved_step: int = 0
     # the attempt that told of it, or whose program was parked as it was; 0 = an earlier version did not note
     saved_by: int = 0
+    parked_from: int = 0  # the attempt that began a program that is parked as it is; 0 = that one
     loss_accepted: str = ""  # who has its next attempt begin with whatever checkpoints there are
     origin: str = ""  # what its newest attempt began from, where that is not what it had kept
     starts: int = 0

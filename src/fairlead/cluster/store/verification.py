@@ -183,7 +183,8 @@ def _check_chain(path: Path, commits: list[Commit]) -> None:
 
 
 def _check_length(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises DamageError for a file without a log that goes on behind its last page."""
+    """Raises DamageError for a file without a log that goes on behind its last page, or ends within that:
+    SQLite reads zeros for what is cut off there."""
     if path.with_name(f"{path.name}-wal").exists():
         return
     pages, page = (
@@ -191,8 +192,9 @@ def _check_length(connection: sqlite3.Connection, path: Path) -> None:
         for name in ("page_count", "page_size")
     )
     more = path.stat().st_size - pages * page
-    if more > 0:
-        raise DamageError(path, f"is damaged ({more:,} bytes more than it holds)")
+    if more:
+        than = "more" if more > 0 else "fewer"
+        raise DamageError(path, f"is damaged ({abs(more):,} bytes {than} than it holds)")
 
 
 def _check_structure(connection: sqlite3.Connection, path: Path, limit_s: float | None) -> bool:
