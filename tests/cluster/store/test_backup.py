@@ -157,6 +157,12 @@ def test_restore_takes_what_is_in_the_log_of_a_server_that_was_killed(
             assert content(store)["attempts"] == expected["attempts"]
 
 
+def assert_refused(capsys: pytest.CaptureFixture[str], *command: object, sentence: str) -> None:
+    """The command ends with exit code 2 and a sentence that this finds."""
+    assert call(*command) == 2
+    assert re.search(sentence, capsys.readouterr().err)
+
+
 def test_a_state_whose_log_is_cut_is_no_backup(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,11 +171,8 @@ def test_a_state_whose_log_is_cut_is_no_backup(
     os.truncate(log, log.stat().st_size // 2)
     for command in (("check",), ("restore",)):
         to = (tmp_path / "new",) if command == ("restore",) else ()
-        assert call(*command, tmp_path / "copy" / "state.db", *to) == 2
-        err = capsys.readouterr().err
-        assert re.search(
-            r"state.db: ends at commit \d+ .* missing; it cannot be restored from", err
-        )
+        sentence = r"state.db: ends at commit \d+ .* missing; it cannot be restored from"
+        assert_refused(capsys, *command, tmp_path / "copy" / "state.db", *to, sentence=sentence)
     assert not (tmp_path / "new").exists()
 
 
@@ -185,11 +188,8 @@ def test_a_state_without_its_log_is_said_to_lack_commits(
         ("backup", path.parent, tmp_path / "out"),
         ("check", path),
     ):
-        assert call(*command) == 2
-        found = capsys.readouterr().err
-        assert re.search(
-            rf"{path}: is empty, but commit \d+ was acknowledged \(.*state.db-wal", found
-        )
+        sentence = rf"{path}: is empty, but commit \d+ was acknowledged \(.*state.db-wal"
+        assert_refused(capsys, *command, sentence=sentence)
     assert not (tmp_path / "out").exists()
 
 

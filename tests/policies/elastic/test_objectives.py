@@ -23,10 +23,10 @@ from fairlead.policies.solve.multiple_choice import solve_multiple_choice
 
 
 @st.composite
-def rounds(draw: st.DrawFn, most: int = 6) -> ElasticRound:
+def rounds(draw: st.DrawFn) -> ElasticRound:
     """Jobs on two accelerator types, which may not have all configurations but have one at least."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
-    jobs = draw(st.integers(1, most))
+    jobs = draw(st.integers(1, 6))
     devices = np.array([1, 2, 4, 1, 2])
     accelerator = np.array([0, 0, 0, 1, 1])
     goodput = rng.uniform(0.5, 3, (jobs, 1)) * devices ** rng.uniform(0.3, 1.0, (jobs, 1))

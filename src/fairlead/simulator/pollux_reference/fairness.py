@@ -29,8 +29,9 @@ def finish_time_fairness(
     job_s = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(time_s))])
     alone_s = dict[tuple[str, int, int], float]()
     found = {}
+    jobs = {one.job.name: one.job for one in run.trainings}
     for name, jct_s in run.jct_s().items():
-        job = next(one.job for one in run.trainings if one.job.name == name)
+        job = jobs[name]
         begin_s, end_s = np.interp([job.submitted_s, job.submitted_s + jct_s], time_s, job_s)
         share = sum(sizes) / max((end_s - begin_s) / jct_s, 1.0)
         part = _part(share, sizes)
