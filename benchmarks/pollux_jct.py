@@ -1,7 +1,9 @@
 """Completion times and fairness in the world of Pollux's release: 16 nodes of 4 devices.
 
 python benchmarks/pollux_jct.py APPLICATIONS WORKLOAD.csv ... [--policies NAME,NAME,...] [--round SECONDS,...]
-[--fairness]
+[--fairness] [--known]
+
+--known: rho against a job alone whose policy knows it from the start.
 """
 
 import time
@@ -29,6 +31,7 @@ def main() -> None:
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--round", default="60")
     parser.add_argument("--fairness", action="store_true")
+    parser.add_argument("--known", action="store_true")
     given = parser.parse_args()
     applications = read_by_accelerator(given.applications, ["gpu"])
     workloads = [read_workload(path, applications) for path in given.workloads]
@@ -48,9 +51,10 @@ def main() -> None:
                 f"{max((one.gap or 0.0) for one in runs):.0e}  median decision {solve_ms:.1f} ms  "
                 f"CPU {cpu_s:.1f} s per run"
             )
-            if given.fairness:
+            if given.fairness or given.known:
+                policy = partial(elastic_policy, name)
                 rho = [
-                    finish_time_fairness(one, partial(elastic_policy, name), SIZES, interval_s)
+                    finish_time_fairness(one, policy, SIZES, interval_s, knows=given.known)
                     for one in runs
                 ]
                 every = np.concatenate([list(one.values()) for one in rho])

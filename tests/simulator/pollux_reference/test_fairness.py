@@ -30,6 +30,16 @@ def test_a_job_that_is_alone_has_one(application: Application) -> None:
         assert finish_time_fairness(run, POLICY, [4, 4], 60.0) == {"a": 1.0}
 
 
+def test_who_had_to_learn_is_worse_off_than_who_knew(application: Application) -> None:
+    """A policy whose jobs learn from each other has no more to learn of a job that it has seen."""
+    policy = partial(elastic_policy, "elastic_srpt")
+    run = simulate_elastic([job(application, "a")], policy(), [4, 4], 60.0)
+    assert finish_time_fairness(run, policy, [4, 4], 60.0) == {"a": 1.0}
+    assert finish_time_fairness(run, policy, [4, 4], 60.0, knows=True)["a"] > 1.05
+    run = simulate_elastic([job(application, "a")], POLICY(), [4, 4], 60.0)
+    assert finish_time_fairness(run, POLICY, [4, 4], 60.0, knows=True) == {"a": 1.0}
+
+
 def test_who_waits_behind_others_is_worse_off_than_with_an_equal_part(
     application: Application,
 ) -> None:
