@@ -539,10 +539,16 @@ def main() -> None:
         "--askers", type=whole(0), default=2, help="users who ask about jobs all the time"
     )
     parser.add_argument("--core", type=whole(0), default=0, help="the server's")
+    parser.add_argument(
+        "--shared", action="store_true", help="all cores, for the server and the load"
+    )
     given = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    os.sched_setaffinity(0, os.sched_getaffinity(0) - {given.core})
+    if given.shared:
+        given.core = None
+    else:
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - {given.core})
     options = ["--round", str(given.round), "--lease", str(given.lease)]
     options += ["--heartbeat", str(given.heartbeat)]
     options += ["--policy", given.policy] if given.policy else []
@@ -550,7 +556,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="fairlead-load-") as name,
         server(Path(name), given.core, options) as (pid, url, address),
     ):
-        print(f"server: process {pid} on core {given.core}", flush=True)
+        where = "all cores, as the load" if given.core is None else f"core {given.core}"
+        print(f"server: process {pid} on {where}", flush=True)
         load = Load(given, pid, url, address, Path(name) / "state")
         asyncio.run(load.run())
 
