@@ -36,6 +36,7 @@ port = 1
 agent_port = 2
 tls_cert = "c.pem"
 tls_key = "k.pem"
+users = "ann=vision"
 lease = 5.5
 heartbeat = 1
 solve_limit = 9

@@ -53,6 +53,14 @@ class ListenOptions:
     agent_port: Annotated[int, typer.Option(help="For agents (gRPC); 0 = any.")] = 8471
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, for both ports.")] = None
     tls_key: Annotated[Path | None, typer.Option(help="PEM key, for both ports.")] = None
+    users: Annotated[
+        str,
+        typer.Option(
+            metavar="USER=TENANT,...",
+            help="Add those of these users that there are not yet, and write the token of each to "
+            "USER.token in --state.",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +308,7 @@ def serve(
     from fairlead.cluster.server.options import tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
+    from fairlead.cluster.server.user_accounts import read_users
     from fairlead.cluster.store.audit_log import AuditLimits
     from fairlead.cluster.store.store import check_unused
     from fairlead.model import jit
@@ -315,6 +324,7 @@ def serve(
                 raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
         tls = tls_of(listen.tls_cert, listen.tls_key)
         _check_host(listen.host)
+        users = read_users(listen.users)
     listening = Listening(
         host=listen.host,
         http_port=listen.port,
@@ -322,6 +332,7 @@ def serve(
         tls=tls,
         open_metrics=open_metrics,
         new_tokens=new_tokens,
+        users=users,
         audit=AuditLimits(file_bytes=record.audit_size << 20, files=record.audit_files),
     )
     if options.engine is not None:
@@ -411,10 +422,12 @@ class Rereader:
     def __call__(self) -> "RereadOptions":
         """Return the options that the file gives now, all checked as at a start. Raises InputError."""
         from fairlead.cluster.server.runtime_options import RUNTIME_NAMES, RereadOptions
+        from fairlead.cluster.server.user_accounts import read_users
 
         values = self._file.values()
         with self._file.naming_fields():
             options = _options(values)
+            read_users(values["users"])
         others = {
             name: value
             for name, value in values.items()

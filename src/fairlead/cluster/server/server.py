@@ -6,8 +6,8 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.cluster.end_signals import EndSignals
@@ -48,6 +48,9 @@ class Listening:
     tls: Tls | None = None
     open_metrics: bool = False
     new_tokens: bool = False
+    users: Mapping[str, str] = field(
+        default_factory=dict
+    )  # user -> tenant, of who shall have a token
     audit: AuditLimits = DEFAULT_LIMITS
 
 
@@ -90,7 +93,7 @@ class Server:
         self.engine = options.engine
         self.url = ""
         self.agent_address = ""
-        self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
+        self.new_tokens: dict[str, str] = {}  # user -> token, of users that this start has added
         self.ended = asyncio.Event()
         self.failure: BaseException | None = None
         self._http: socket.socket | None = None
@@ -130,7 +133,9 @@ class Server:
     def _first_tokens(self) -> dict[str, str]:
         """The tokens that nobody has yet, which the audit log then tells of: it is whoever started the server
         that gets them."""
-        tokens = self.service.accounts.first_tokens(self.listening.new_tokens)
+        accounts = self.service.accounts
+        tokens = accounts.first_tokens(self.listening.new_tokens)
+        tokens |= accounts.missing_tokens(self.listening.users)
         log = AuditLog(self.directory, self.listening.audit)
         entries = [local_entry("add_user", f"user {user}") for user in tokens]
         if entries:
@@ -237,7 +242,8 @@ async def serve(
             ready(server)
             if server.new_tokens:
                 loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, server.service.accounts.tokens_delivered)
+                delivered = server.service.accounts.tokens_delivered
+                await loop.run_in_executor(None, delivered, list(server.new_tokens))
             server.start_engine()
             await server.ended.wait()
         finally:

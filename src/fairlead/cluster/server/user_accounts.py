@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -22,9 +22,31 @@ from fairlead.cluster.store.tokens import (
     read_node_key,
 )
 from fairlead.errors import ConfigError, StoreError
+from fairlead.model.option_text import parse_options
 
 FIRST_USERS: tuple[Role, ...] = ("admin", "agent")  # that each cluster has, and their roles
 MAX_TOKEN_S = 1e10  # for which a token may be good
+
+
+def _waits(user: str) -> str:
+    """The key under which it is noted that nobody has the first token of this user yet."""
+    return f"token of {user}"
+
+
+def read_users(text: str) -> dict[str, str]:
+    """User -> tenant, of ``ann=vision,ben=speech``; "" = none. Raises ConfigError."""
+    users = (
+        parse_options(text, "--users", expected="USER=TENANT", error=ConfigError) if text else {}
+    )
+    for user, tenant in users.items():
+        if user in FIRST_USERS:
+            raise ConfigError(f"--users: {user}: each cluster has it already; it has no tenant")
+        try:
+            check_name("user", user)
+            check_tenant(tenant)
+        except ConfigError as problem:
+            raise ConfigError(f"--users: {problem}") from None
+    return users
 
 
 class AwaitDurable(Protocol):
@@ -59,11 +81,26 @@ class UserAccounts:
             self._change(lambda t: t.set_meta(NODE_KEY, secrets.token_hex(32)))
         return {role: self._put(role, "", role) for role in FIRST_USERS}
 
-    def tokens_delivered(self) -> None:
-        """Note that the first tokens are where their owner finds them. If this cannot be written down, the
-        next start makes new ones."""
+    def missing_tokens(self, users: Mapping[str, str]) -> dict[str, str]:
+        """Return tokens, by user, of those who are not known yet, or whose first token is not known to have
+        been delivered. users: user -> tenant."""
+        known = {row.user for row in self._store.users()}
+        missing = [user for user in users if user not in known or self._store.meta(_waits(user))]
+        return {user: self._put(user, users[user], "user", waits=True) for user in missing}
+
+    def tokens_delivered(self, users: Iterable[str]) -> None:
+        """Note that the first tokens of these users are where their owner finds them. If this cannot be
+        written down, the next start makes new ones."""
+
+        def note(transaction: Transaction) -> None:
+            for user in users:
+                if user in FIRST_USERS:
+                    transaction.set_meta("tokens", "told")
+                else:
+                    transaction.set_meta(_waits(user), "")
+
         with contextlib.suppress(StoreError):
-            self._change(lambda t: t.set_meta("tokens", "told"))
+            self._change(note)
 
     def add(self, user: str, tenant: str, role: Role, lasts_s: float | None) -> str:
         """Add a user, or give a known one another token. Returns the token, which is not stored. lasts_s:
@@ -93,12 +130,27 @@ class UserAccounts:
             UserView(row.user, row.tenant, row.role, row.expires_s) for row in self._store.users()
         ]
 
-    def _put(self, user: str, tenant: str, role: Role, expires_s: float | None = None) -> str:
+    def _put(
+        self,
+        user: str,
+        tenant: str,
+        role: Role,
+        expires_s: float | None = None,
+        waits: bool = False,
+    ) -> str:
+        """Return the new token of a user. waits: until it is known to have been delivered, the next start
+        makes another."""
         token = make_token()
         row = UserRow(
             user=user, tenant=tenant, role=role, token_hash=hash_token(token), expires_s=expires_s
         )
-        self._change_users(lambda t: t.put_user(row))
+
+        def write(transaction: Transaction) -> None:
+            transaction.put_user(row)
+            if waits:
+                transaction.set_meta(_waits(user), "waits")
+
+        self._change_users(write)
         return token
 
     def _change_users(self, change: Callable[[Transaction], None]) -> None:
