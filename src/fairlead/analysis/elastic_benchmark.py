@@ -55,7 +55,7 @@ def elastic_round(devices: int, jobs: int, *, seed: int = 0) -> ElasticRound:
         starts=np.where(runs, rng.integers(1, 5, jobs), 0),
         age_s=rng.uniform(60, 20_000, jobs),
         remaining_s=rng.lognormal(8, 1.5, jobs),
-        restart_s=30.0,
+        restart_s=np.full(jobs, 30.0),
     )
 
 

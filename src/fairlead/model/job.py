@@ -34,6 +34,9 @@ class Job:
     slo_s: float | None = None  # seconds from arrival to deadline; None = no deadline
     duration_s: float | None = None  # running time that the trace states, if it states one
     adaptation: Adaptation | None = None  # None: it keeps its batch size
+    devices: tuple[
+        int, ...
+    ] = ()  # scale factors that an elastic job may have, ascending; () = it keeps its
 
     @property
     def job_type(self) -> JobType:

@@ -138,6 +138,12 @@ class JobType:
             return self
         return self._replace(batch_size=batch_size)
 
+    def with_scale_factor(self, scale_factor: int) -> "JobType":
+        """Return the job type on another number of devices; unchanged if it is on that number."""
+        return (
+            self if scale_factor == self.scale_factor else self._replace(scale_factor=scale_factor)
+        )
+
     def with_source(self, source: RateSource, variant: str) -> "JobType":
         """Return the job type with rates from another source."""
         return self._replace(source=source, variant=variant)

@@ -24,12 +24,15 @@ class RoundPlan:
     beginning; inf = when something has happened.
     nodes: (devices of all rows,) the node of each device that a row is to have, row after row, ascending
     within a row: positions in ``Snapshot.servers``. None = the rule of placement chooses.
+    scale: (running,) devices that each row has from now on, one of those that its job may have (``Snapshot.
+    elastic``); another number than before is a start anew. None = as before.
     """
 
     job_group: Ints
     slot: Ints
     wake_s: float = float("inf")
     nodes: Ints | None = None
+    scale: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,16 @@ class Servers:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    """The numbers of devices that elastic jobs may have, one row for each of a job's; that of now is among
+    them."""
+
+    job: Ints  # (choices,) position in ``Snapshot.jobs``, ascending
+    devices: Ints  # (choices,) ascending within a job
+    job_type: Ints  # (choices,) row of the throughput table with the rates on so many devices
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """The scheduler's knowledge at one moment, as aligned arrays.
@@ -105,6 +115,7 @@ class Snapshot:
     running_on: Ints  # (groups,) slot of the round that has just ended, -1 = did not run
     previous: Allocation | None  # the answer in force, for warm starts
     servers: Servers | None = None  # None: nobody knows, as in a problem from a file
+    elastic: Elastic | None = None  # None: every job keeps its number of devices
     believed_rate: Floats | None = (
         None  # (job_types, slots) as job_type_rate, but not 0 on slot types that
     )

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,8 @@ from fairlead.policies.cost import (
     ThroughputPerCost,
     ThroughputPerCostDeadlines,
 )
+from fairlead.policies.elastic.objectives import OBJECTIVES
+from fairlead.policies.elastic.planner import ElasticPlanner
 from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, SpaceSharingFinishTime
@@ -98,6 +101,10 @@ def _tiresias(request: PolicyRequest) -> Planner:
 
 def _gandiva_packing(request: PolicyRequest) -> Policy:
     return GandivaPacking(random=PythonRandomStream(request.seed))
+
+
+def _elastic(name: str, _: PolicyRequest) -> Planner:
+    return ElasticPlanner(objective=OBJECTIVES[name](), name=name)
 
 
 def _partition(request: PolicyRequest) -> Policy:
@@ -184,6 +191,10 @@ BUILT_IN = (
         lambda request: Gandiva.of(request.argument),
         Gandiva,
         "[no-MECHANISM,...]",
+    ),
+    *(
+        Entry(name, (), partial(_elastic, name), OBJECTIVES[name])
+        for name in ("sia", "pollux", "goodput", "elastic_srpt")
     ),
     Entry("gandiva_packing", (), _gandiva_packing, GandivaPacking),
     Entry("gandiva_fair", (), lambda _: GandivaFair(), GandivaFair),

@@ -131,6 +131,8 @@ class SimulatedRounds:
             return False
         jobs = self.jobs
         index = jobs.index.find(command.job_groups)
+        if jobs.elastic:
+            self._resize(command, index)
         forecast, noise = self._room(*index.shape)
         if self.ground_truth.rate_noise > 0:
             noise = self.ground_truth.noise(command.round, len(index))
@@ -155,6 +157,18 @@ class SimulatedRounds:
         if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
             self._end_early(self._round)
         return True
+
+    def _resize(self, command: StartRound, index: Ints) -> None:
+        """Elastic jobs have the rates of the devices that they are given. index: (groups, width) of jobs."""
+        row = self.jobs.arrays.table_row
+        for job, devices in zip(
+            index[:, 0].tolist(), np.diff(command.offsets).tolist(), strict=True
+        ):
+            if job in self.jobs.elastic:
+                job_type = self.throughputs.job_types[row[job]].with_scale_factor(devices)
+                found = self.throughputs.row(job_type)
+                assert found is not None  # the scheduler has looked, too
+                row[job] = found
 
     def _room(self, groups: int, width: int) -> tuple[RoundForecast, Floats]:
         """A forecast with room for so many job groups, and noise that changes nothing."""

@@ -44,6 +44,7 @@ class TrueJobs:
     def __init__(self, slots: int) -> None:
         self.index = JobIndex()  # of jobs in the system
         self.n = 0
+        self.elastic: set[int] = set()  # positions of jobs whose number of devices changes
         self.arrays = JobArrays(
             table_row=np.zeros(64, np.int64),
             total_steps=np.zeros(64),
@@ -70,6 +71,8 @@ class TrueJobs:
         jobs.bias[i] = bias
         jobs.last_round[i] = -2
         self.index.add(job.id, i)
+        if job.devices:
+            self.elastic.add(i)
         self.n += 1
 
     def set_under_way(self, one: JobUnderWay) -> None:

@@ -43,7 +43,7 @@ def rounds(draw: st.DrawFn) -> ElasticRound:
         starts=starts,
         age_s=rng.uniform(0, 3000, jobs),
         remaining_s=np.where(starts > 0, rng.uniform(1, 3000, jobs), np.nan),
-        restart_s=30.0,
+        restart_s=np.full(jobs, 30.0),
     )
 
 
@@ -52,7 +52,8 @@ def restart_factor(jobs: ElasticRound, i: int, c: int) -> float:
     if c == jobs.present[i] or jobs.starts[i] == 0:
         return 1.0
     restarts, age = max(int(jobs.starts[i]) - 1, 0), float(jobs.age_s[i])
-    return max(age - restarts * jobs.restart_s, 0.0) / (age + jobs.restart_s)
+    restart_s = float(jobs.restart_s[i])
+    return max(age - restarts * restart_s, 0.0) / (age + restart_s)
 
 
 def least_cost(jobs: ElasticRound, cost: dict[tuple[int, int], float], idle: Floats) -> float:
@@ -124,7 +125,7 @@ def some_round(*, goodput: list[list[float]], capacity: int, **more: Any) -> Ela
             starts=np.zeros(jobs, np.int64),
             age_s=np.full(jobs, 100.0),
             remaining_s=np.full(jobs, 1000.0),
-            restart_s=30.0,
+            restart_s=np.full(jobs, 30.0),
         ),
         **more,
     )

@@ -18,7 +18,7 @@ class ElasticRound:
     count where it has not been measured yet. devices, accelerator: (configurations,); capacity:
     (accelerators,) devices. present: (jobs,) configuration now, -1 = none. starts: (jobs,) so far. age_s:
     (jobs,) since the submission. remaining_s: (jobs,) until the end on the slowest configuration, nan = not
-    known yet. restart_s: what a change of the configuration costs.
+    known yet. restart_s: (jobs,) what a change of the configuration costs.
     """
 
     goodput: Floats
@@ -29,7 +29,7 @@ class ElasticRound:
     starts: Ints
     age_s: Floats
     remaining_s: Floats
-    restart_s: float
+    restart_s: Floats
 
     def relative(self) -> Floats:
         """Return (jobs, configurations) the goodput relative to that of the job's slowest configuration."""
@@ -60,7 +60,8 @@ class ElasticRound:
         free."""
         restarts = np.maximum(self.starts - 1, 0)
         trained_s = np.maximum(self.age_s - restarts * self.restart_s, 0.0)
-        part = trained_s / (self.age_s + self.restart_s)
+        life_s = self.age_s + self.restart_s
+        part = np.where(life_s > 0, trained_s / np.maximum(life_s, NOTHING), 1.0)
         return self.kept(np.where(self.starts > 0, part, 1.0)[:, None])
 
     def program(self, worth: Floats, none: Floats) -> MultipleChoice:

@@ -80,8 +80,9 @@ class ElasticSrpt:
         remaining_s = np.where(known, jobs.remaining_s, usual_s)
         with np.errstate(divide="ignore"):
             left_s = np.where(known[:, None], remaining_s[:, None] / relative, np.inf)
-        used_s = np.minimum(left_s + jobs.restart_s, self.horizon_s)
-        moved = jobs.kept(np.maximum(1 - jobs.restart_s / used_s, 0.0))
+        restart_s = jobs.restart_s[:, None]
+        used_s = np.minimum(left_s + restart_s, self.horizon_s)
+        moved = jobs.kept(np.maximum(1 - restart_s / used_s, 0.0))
         weight = np.maximum(remaining_s, 1.0) ** self.weight_power
         cost = _power(relative * moved, self.power) * weight[:, None]
         return jobs.program(-cost, -self.idle_cost * weight)

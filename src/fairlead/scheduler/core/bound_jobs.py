@@ -207,7 +207,7 @@ def on_own_nodes(plan: RoundPlan, bound: BoundGroups, scale: Ints, device_node: 
     for i, row in enumerate(plan.job_group.tolist()):
         if row in bound:
             nodes[offsets[i] : offsets[i + 1]] = device_node[bound[row].devices]
-    return RoundPlan(plan.job_group, plan.slot, plan.wake_s, nodes)
+    return RoundPlan(plan.job_group, plan.slot, plan.wake_s, nodes, plan.scale)
 
 
 def without_groups(plan: RoundPlan, rows: Collection[int], scale: Ints) -> RoundPlan:
@@ -216,7 +216,8 @@ def without_groups(plan: RoundPlan, rows: Collection[int], scale: Ints) -> Round
     nodes = plan.nodes
     if nodes is not None:
         nodes = nodes[np.repeat(stays, scale[plan.job_group])]
-    return RoundPlan(plan.job_group[stays], plan.slot[stays], plan.wake_s, nodes)
+    resized = None if plan.scale is None else plan.scale[stays]
+    return RoundPlan(plan.job_group[stays], plan.slot[stays], plan.wake_s, nodes, resized)
 
 
 def as_if_held(

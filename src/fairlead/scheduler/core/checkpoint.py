@@ -24,6 +24,7 @@ from fairlead.scheduler.core.bound_jobs import DevicePositions
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
 from fairlead.scheduler.core.regime_table import RegimeTable
+from fairlead.scheduler.core.resizing import rows_of_elastic
 from fairlead.scheduler.core.scheduler_data import SchedulerData
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 
@@ -105,6 +106,7 @@ class SchedulerCheckpoint:
     expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
     avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
     bound: tuple[tuple[int, DevicePositions], ...] = ()  # job, devices that it is bound to
+    elastic: tuple[tuple[int, tuple[int, ...]], ...] = ()  # job, scale factors that it may have
     classed: PairRates | None = None  # rates of pairs by class, in place of ``colocated_rate``
 
 
@@ -148,6 +150,7 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         expected=tuple(s.deferred.expected.items()),
         avoids=tuple(s.running.avoids.items()),
         bound=tuple(s.bound_jobs.devices.items()),
+        elastic=tuple(s.elastic.items()),
     )
 
 
@@ -172,6 +175,8 @@ def _job_types_of(s: SchedulerData) -> Ints:
     """(job_types,) rows of the throughput table that jobs use."""
     used = [ledger.jobs.job_type for ledger in (s.ledger, s.paused_jobs)]
     used += [ledger.regimes.table.job_type.reshape(-1) for ledger in (s.ledger, s.paused_jobs)]
+    if s.elastic:
+        used.append(np.array(sorted(rows_of_elastic(s)), np.int64))
     job_types = np.unique(np.concatenate(used))
     return np.asarray(job_types[job_types >= 0])
 

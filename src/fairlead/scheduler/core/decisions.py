@@ -19,9 +19,8 @@ from fairlead.scheduler.core.bound_jobs import (
 from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
 from fairlead.scheduler.core.lifecycle import start_round
 from fairlead.scheduler.core.paused_jobs import end_jobs
-from fairlead.scheduler.core.scheduler_data import (
-    SchedulerData,
-)
+from fairlead.scheduler.core.resizing import resize
+from fairlead.scheduler.core.scheduler_data import SchedulerData
 from fairlead.scheduler.core.snapshots import take_snapshot
 from fairlead.scheduler.mechanism import planner_calls
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
@@ -62,6 +61,7 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     groups, jobs = s.ledger.groups, s.ledger.jobs
     planning, all_bound = s.planning, s.bound_groups()
     plan, bound = _plan(s, time_s, all_bound)
+    resize(s, plan)
     kept = s.running.place(plan, time_s, bound=bound, weighs_prices=weighs_prices(planning.planner))
     for row in all_bound.keys() - bound.keys():
         s.bound_jobs.bind(int(jobs.id[groups.members[row, 0]]), ())

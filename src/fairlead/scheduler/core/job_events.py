@@ -24,6 +24,7 @@ from fairlead.scheduler.core.decisions import end_round_early, retire, when_idle
 from fairlead.scheduler.core.lifecycle import JobPhase
 from fairlead.scheduler.core.paused_jobs import pause, resume, retire_paused
 from fairlead.scheduler.core.rate_events import assign_beliefs
+from fairlead.scheduler.core.resizing import admit_elastic
 from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
     ledger_of,
@@ -49,6 +50,7 @@ def _admit(s: SchedulerData, job: Job, time_s: float) -> None:
         raise ProtocolError(f"job {job.id}: no rate for {job.job_type}")
     if job.id in s.ledger or job.id in s.paused_jobs:
         raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
+    admit_elastic(s, job)
     ledger = s.ledger if job.id > s.ledger.last_id else s.ledger.for_paused_jobs()
     ledger.add(
         job,

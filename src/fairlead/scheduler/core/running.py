@@ -141,6 +141,10 @@ class ActiveRound:
             other_locality=throughputs.other_locality.copy(),
         )
 
+    def release(self, groups: Ints) -> None:
+        """These job groups hold none of their devices any more: they start anew."""
+        self.job_group = np.where(np.isin(self.job_group, groups), -1, self.job_group)
+
     def renumber(self, row: Ints | None) -> None:
         """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""
         if row is not None:

@@ -91,6 +91,8 @@ class SchedulerData:
     round: RoundStatus
     deferred: DeferredChanges
     bound_jobs: BoundJobs = field(default_factory=BoundJobs)
+    elastic: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    # job -> scale factors that it may have, of those that are elastic
     now_s: float = 0.0  # time of the last event
 
     def bound_groups(self) -> BoundGroups:
@@ -102,8 +104,9 @@ class SchedulerData:
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
         self.running.forget(jobs)
-        for job in jobs.tolist() if self.bound_jobs else ():
+        for job in jobs.tolist() if self.bound_jobs or self.elastic else ():
             self.bound_jobs.bind(job, ())
+            self.elastic.pop(job, None)
 
     @property
     def throughputs(self) -> Throughputs:

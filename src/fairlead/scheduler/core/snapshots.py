@@ -3,6 +3,7 @@
 import numpy as np
 
 from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.core.resizing import elastic_choices
 from fairlead.scheduler.core.scheduler_data import SchedulerData
 
 
@@ -57,6 +58,7 @@ def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snap
             "running_on": groups.running_on,
             "previous": s.planning.previous,
             "servers": s.servers,
+            "elastic": elastic_choices(s) if s.elastic else None,
             "believed_rate": s.beliefs.table.rate,
         },
     )

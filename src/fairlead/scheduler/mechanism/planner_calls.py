@@ -114,7 +114,8 @@ def _checked_plan(made: RoundPlan, snapshot: Snapshot) -> RoundPlan:
         raise AllocationError(
             f"job_group and slot must have one length, got {len(group)} and {len(slot)}"
         )
-    _check_runs(group, slot, snapshot)
+    scale = _checked_scale(made, group, snapshot)
+    _check_runs(group, slot, snapshot, scale)
     wake_s: object = made.wake_s
     # Where something runs, the end of the round is the next thing to happen, whatever this is.
     least_s = -np.inf if len(group) else snapshot.now_s
@@ -123,14 +124,36 @@ def _checked_plan(made: RoundPlan, snapshot: Snapshot) -> RoundPlan:
             f"wake_s must be seconds, later than {snapshot.now_s} where nothing runs, "
             f"got {brief_repr(wake_s)}"
         )
-    return RoundPlan(group, slot, float(made.wake_s), _checked_nodes(made, group, slot, snapshot))
+    nodes = _checked_nodes(made, group, slot, snapshot, scale)
+    return RoundPlan(group, slot, float(made.wake_s), nodes, None if made.scale is None else scale)
 
 
-def _checked_nodes(made: RoundPlan, group: Ints, slot: Ints, snapshot: Snapshot) -> Ints | None:
+def _checked_scale(made: RoundPlan, group: Ints, snapshot: Snapshot) -> Ints:
+    """(rows,) devices of each row of the plan."""
+    now: Ints = snapshot.scale[group]
+    if made.scale is None:
+        return now
+    scale, elastic = as_whole_numbers("scale", made.scale), snapshot.elastic
+    if len(scale) != len(group):
+        raise AllocationError(f"scale must have {len(group)} rows, got {len(scale)}")
+    for row in np.flatnonzero(scale != now).tolist():
+        job = int(snapshot.group_members[group[row], 0])
+        may = () if elastic is None else elastic.devices[elastic.job == job].tolist()
+        if scale[row] not in may:
+            raise AllocationError(
+                f"job {snapshot.jobs[job]}: cannot have {scale[row]} devices, only "
+                f"{', '.join(map(str, may)) or now[row]}"
+            )
+    return scale
+
+
+def _checked_nodes(
+    made: RoundPlan, group: Ints, slot: Ints, snapshot: Snapshot, scale: Ints
+) -> Ints | None:
     """Return the nodes, sorted within each row; None where none are named."""
     if made.nodes is None:
         return None
-    servers, scale = snapshot.servers, snapshot.scale[group]
+    servers = snapshot.servers
     if servers is None:
         raise AllocationError("nodes: the snapshot has no servers to choose among")
     nodes = _rows("nodes", made.nodes, len(servers.names))
@@ -160,13 +183,13 @@ def _rows(name: str, given: object, count: int) -> Ints:
     return array
 
 
-def _check_runs(group: Ints, slot: Ints, snapshot: Snapshot) -> None:
+def _check_runs(group: Ints, slot: Ints, snapshot: Snapshot, scale: Ints) -> None:
     members = snapshot.group_members[group]
     jobs, times = np.unique(members[members >= 0], return_counts=True)
     if (times > 1).any():
         raise AllocationError(f"job {snapshot.jobs[jobs[times > 1][0]]} is to run twice")
     column, types = snapshot.accelerator_of_slot[slot], len(snapshot.capacity)
-    used = np.bincount(column, snapshot.scale[group], types)
+    used = np.bincount(column, scale, types)
     over = np.flatnonzero(used > snapshot.capacity)
     if len(over):
         t = int(over[0])
@@ -174,6 +197,11 @@ def _check_runs(group: Ints, slot: Ints, snapshot: Snapshot) -> None:
             f"{type_name(snapshot, t)}: {used[t]:.0f} devices used of {snapshot.capacity[t]:.0f}"
         )
     there = (snapshot.rate[group, slot] > 0) | (members < 0)
+    for row in np.flatnonzero(scale != snapshot.scale[group]).tolist():
+        elastic = snapshot.elastic
+        assert elastic is not None  # ``_checked_scale`` has found the number
+        at = np.flatnonzero((elastic.job == members[row, 0]) & (elastic.devices == scale[row]))
+        there[row] = snapshot.job_type_rate[elastic.job_type[at[0]], slot[row]] > 0
     if not there.all():
         k = int(np.flatnonzero(~there.all(axis=1))[0])
         raise AllocationError(

@@ -78,7 +78,7 @@ class AdaptivePolicy:
                             for one, row in zip(trainings, goodput, strict=True)
                         ]
                     ),
-                    restart_s=RESTART_S,
+                    restart_s=np.full(len(jobs), RESTART_S),
                 )
             )
         )

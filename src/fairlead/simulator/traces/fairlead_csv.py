@@ -8,6 +8,7 @@ import polars as pl
 
 from fairlead.model.argument_checks import brief_repr
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.simulator.traces.adaptation_text import adapting, described
 from fairlead.simulator.traces.fields import (
     above_zero,
@@ -32,7 +33,7 @@ from fairlead.simulator.traces.source import (
 from fairlead.simulator.traces.trace import Trace
 
 REQUIRED = ("job", "arrival_s", "family", "scale_factor", "total_steps")
-OPTIONAL = ("weight", "tenant", "slo_s", "duration_s", "adaptation", "samples")
+OPTIONAL = ("weight", "tenant", "slo_s", "duration_s", "adaptation", "samples", "devices")
 COLUMNS = REQUIRED + OPTIONAL
 PARQUET_MAGIC = b"PAR1"
 SCHEMA = {
@@ -47,6 +48,7 @@ SCHEMA = {
     "duration_s": pl.Float64,  # null = not known
     "adaptation": pl.String,  # null = it keeps its batch size
     "samples": pl.Int64,  # per epoch; null = those of the family's data set
+    "devices": pl.String,  # scale factors that an elastic job may have; null = it keeps its
 }
 
 
@@ -66,6 +68,7 @@ def cells(arrival: Arrival) -> tuple[Any, ...]:
         job.duration_s,
         None if adaptation is None else described(adaptation),
         None if adaptation is None else adaptation.samples,
+        " ".join(map(str, job.devices)) or None,
     )
 
 
@@ -137,6 +140,7 @@ def _arrival(
     duration_s: Any,
     adaptation: Any,
     samples: Any,
+    devices: Any,
 ) -> Arrival:
     source = checks.source
     time_s = seconds(source, line, "arrival_s", arrival_s)
@@ -150,10 +154,32 @@ def _arrival(
         slo_s=None if slo_s is None else seconds_above_zero(source, line, "slo_s", slo_s),
         duration_s=None if duration_s is None else seconds(source, line, "duration_s", duration_s),
     )
+    if devices is not None:
+        if adaptation is not None:
+            raise source.fault(line, "devices: a job that adapts its batch size keeps its devices")
+        made = replace(made, devices=_numbers(checks, line, made, str(devices)))
     if adaptation is not None:
         size = None if samples is None else whole(source, line, "samples", samples, least=1)
         made = adapting(checks, line, "adaptation", made, str(adaptation), size)
     return Arrival(checks.arrival(line, "arrival_s", time_s), made)
+
+
+def _numbers(checks: Checks, line: int, job: Job, text: str) -> tuple[int, ...]:
+    """The scale factors that a job may have, ascending."""
+    found = {whole(checks.source, line, "devices", one, least=1) for one in text.split()}
+    if job.scale_factor not in found:
+        raise checks.source.fault(
+            line,
+            f"devices: {brief_repr(text)} must include the scale_factor, {job.scale_factor}",
+        )
+    for number in sorted(found):
+        if checks.throughputs.row(JobType.parse(job.family, number)) is None:
+            raise checks.source.fault(
+                line,
+                f"devices: {brief_repr(job.family)} has no rate on {number} devices "
+                f"({checks.throughputs.origin})",
+            )
+    return tuple(sorted(found))
 
 
 FORMATS = (
