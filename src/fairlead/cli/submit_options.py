@@ -32,6 +32,15 @@ class WorkOptions:
     scale_factor: Annotated[
         int | None, typer.Option("--devices", metavar="N", help="One rank each. Default: 1.")
     ] = None
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--elastic",
+            metavar="N,N,...",
+            help="Numbers of devices that it may have, as the policy decides; --rate is on --devices, by "
+            "default the least.",
+        ),
+    ] = None
     weight: Annotated[float | None, typer.Option("--weight", help="Default: 1.")] = None
     name: Annotated[str | None, typer.Option("--name", help="For people.")] = None
     rates: Annotated[
@@ -245,9 +254,20 @@ def given_fields(
         fields[name] = None if path is None else str(Path(path).absolute())
     if start.container is not None:
         fields["container"] = _words("--container", start.container)
+    if work.devices is not None:
+        fields["devices"] = _numbers("--elastic", work.devices)
+        fields["scale_factor"] = fields["scale_factor"] or min(fields["devices"])
     for name in ("retry_on", "no_retry_on"):
         fields[name] = tuple(fields[name]) if fields[name] else None
     return {name: value for name, value in fields.items() if value is not None}, variables
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    """The numbers of ``4,1,2``, ascending. Raises ConfigError."""
+    try:
+        return tuple(sorted({int(one) for one in text.split(",")}))
+    except ValueError:
+        raise ConfigError(f"{option}: expected numbers as 1,2,4, got {text!r}") from None
 
 
 def _dependencies(texts: Iterable[str]) -> tuple[str, ...] | None:

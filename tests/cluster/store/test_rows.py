@@ -25,9 +25,9 @@ def digest(struct: type[msgspec.Struct]) -> str:
 @pytest.mark.parametrize(
     ("struct", "known"),
     [
-        (JobRow, "b3f51265"),
+        (JobRow, "49cf5746"),
         (AttemptRow, "784be5b4"),
-        (JobSpec, "96458fe4"),
+        (JobSpec, "40fec0ed"),
         (SearchRow, "505f393c"),
         (TrialRow, "6c6784ac"),
         (StudySpec, "fe7fc080"),

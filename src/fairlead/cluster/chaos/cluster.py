@@ -22,6 +22,7 @@ SOLVE_S = 2.0  # limit of a solve
 READY_S = 180.0  # for agents to be there on a busy machine
 SERVER_S = 1800.0  # for a server, which may compile kernels; one that has ended is not waited for
 MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
+RESIZES = 0.25  # of clusters: the policy decides how many devices elastic jobs have
 TAKES_TURNS = 0.5  # of clusters: their jobs take turns at every round, parked in between
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
@@ -54,9 +55,10 @@ class ChaosCluster:
             self.proxies.open(node, self._agents_port, random.Random(self._rng.random()))
             self.start_agent(node)
         self.await_nodes(READY_S)
-        if self._rng.random() < TAKES_TURNS:
+        chosen = self._rng.random()
+        if chosen < TAKES_TURNS + RESIZES:
             with self.client() as client:
-                client.set_policy("gandiva")
+                client.set_policy("gandiva" if chosen < TAKES_TURNS else "sia")
 
     # --- processes -------------------------------------------------------------------------------
 

@@ -25,7 +25,15 @@ from fairlead.errors import FairleadError, InputError
 
 FRONT = "fairlead.cluster.front"  # in the command of that process
 DAY_S = 86_400.0
-POLICIES = ("las_aware", "fifo_aware", "finish_time_aware", "makespan_aware", "srtf", "gandiva")
+POLICIES = (
+    "las_aware",
+    "fifo_aware",
+    "finish_time_aware",
+    "makespan_aware",
+    "srtf",
+    "gandiva",
+    "sia",
+)
 
 Repair: TypeAlias = Callable[[], None]
 Inject: TypeAlias = Callable[[ChaosCluster, str, random.Random], "Injection | None"]

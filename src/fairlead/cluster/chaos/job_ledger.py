@@ -106,6 +106,7 @@ class Expected:
     )
     evaluation_s: float = 0.0  # after its loop; 0 = it has none
     standby: bool = False  # it is prepared where it moves to
+    elastic: bool = False  # it has another number of ranks in each attempt
 
 
 def check_job(
@@ -128,7 +129,7 @@ def check_job(
         return
     yield from _check_evaluation(leaders, expected, folder, chain)
     yield from _check_chain(leaders, expected, disk_was_full)
-    yield from _check_gangs(logs, expected)
+    yield from _check_gangs(logs, {one.attempt: len(one.devices) for one in attempts})
     lost = sum(_lost(leaders))
     if view.lost_steps > lost:
         yield f"the server counts {view.lost_steps:g} lost steps, the job itself {lost}"
@@ -255,10 +256,10 @@ def _check_exclusive(logs: list[AttemptLog]) -> Iterator[str]:
         yield from (f"attempts {other} and {attempt} trained at the same time" for other in late)
 
 
-def _check_gangs(logs: list[AttemptLog], expected: Expected) -> Iterator[str]:
-    """Check that all ranks stopped at one step where they ended well."""
+def _check_gangs(logs: list[AttemptLog], devices: dict[int, int]) -> Iterator[str]:
+    """Check that all ranks stopped at one step where they ended well. devices: by attempt."""
     for attempt in sorted({log.attempt for log in logs}):
         ranks = [log for log in logs if log.attempt == attempt]
         last = {log.rank: log.last for log in ranks if log.ended}
-        if len(last) == expected.ranks and len(set(last.values())) > 1:
+        if len(last) == devices.get(attempt) and len(set(last.values())) > 1:
             yield f"attempt {attempt}: its ranks stopped on steps {last}"

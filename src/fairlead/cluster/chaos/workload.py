@@ -23,11 +23,15 @@ OPEN = 11  # jobs in the system
 STEP_S = 0.02
 STEPS = (60, 900)
 RANKS = (1, 1, 1, 1, 2, 2, 4)
+NUMBERS = (1, 2, 4)  # of devices, that an elastic job may have
 GRACE_S = 3.0
 MAX_RETRIES = 1_000  # whatever fails here fails by our own hand
 EVALUATES = 0.5  # of those with a lease: they have something to do after their loop
 STANDBY = 0.5  # of jobs with a lease: they are prepared where they move to
 EVALUATION_S = (0.1, 2.0)
+ELASTIC = (
+    0.5  # of jobs with a lease and no standby: the policy may decide how many devices they have
+)
 UNMANAGED = 0.3  # of those of one rank: without a lease
 
 
@@ -120,6 +124,7 @@ class JobLoad:
         ranks = self._rng.choice(RANKS)
         unmanaged = ranks == 1 and self._rng.random() < UNMANAGED
         evaluates = not unmanaged and self._rng.random() < EVALUATES
+        standby = not unmanaged and self._rng.random() < STANDBY
         expected = Expected(
             name,
             self._rng.randint(*STEPS),
@@ -127,7 +132,8 @@ class JobLoad:
             ranks,
             unmanaged,
             self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
-            standby=not unmanaged and self._rng.random() < STANDBY,
+            standby=standby,
+            elastic=not unmanaged and not standby and self._rng.random() < ELASTIC,
         )
         spec = self._spec(expected)
         self._submitted_at[name] = time.monotonic()
@@ -160,6 +166,7 @@ class JobLoad:
             command=(PYTHON, *spec.command[1:]) if by_path else spec.command,
             name=expected.name,
             scale_factor=expected.ranks,
+            devices=NUMBERS if expected.elastic else (),
             env={
                 **spec.env,
                 "CHAOS_EVALUATION_S": f"{expected.evaluation_s:.3f}",

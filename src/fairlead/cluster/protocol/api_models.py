@@ -126,6 +126,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
     # of its steps, where its node has not been heard of since the server was started; None = new
     progress_age_s: float | None = None
+    may_have: tuple[int, ...] = ()  # numbers of devices of an elastic job; () = it keeps its own
     rate_known: bool = True  # False: neither stated nor measured, and ``rates`` are made up
     no_end: NoEnd = ""  # why nobody can tell when it ends, where it has not
     save_failed: str = ""  # why its last save failed, whichever start tried; "" = it did not

@@ -17,6 +17,7 @@ class AttemptEnd(StrEnum):
     RESTORED = "restored"  # the cluster began anew from a backup, or without its newest commits
     PREEMPTED = "preempted"
     MOVED = "moved"  # to other devices
+    RESIZED = "resized"  # its job, which is elastic, goes on with another number of devices
     PAUSED = "paused"
     CANCELLED = "cancelled"
     DROPPED = "dropped"
@@ -39,4 +40,6 @@ END_OF_AGENT_REASON = {
 """Reasons that agents give for attempts which they end on their own account -> how these end."""
 LOST_ENDS = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *END_OF_AGENT_REASON.values()))
 """Ends that nobody has decided on."""
-PREEMPTIONS = frozenset((AttemptEnd.PREEMPTED, AttemptEnd.MOVED))  # by a round's decision
+PREEMPTIONS = frozenset(
+    (AttemptEnd.PREEMPTED, AttemptEnd.MOVED, AttemptEnd.RESIZED)
+)  # by a round's decision

@@ -6,6 +6,8 @@ import msgspec
 
 from fairlead.cluster.protocol.runtime import Runtime
 
+SPEEDUP_POWER = 0.9  # of the ratio of numbers of devices, where no speedup is stated
+
 
 class JobSpec(
     msgspec.Struct,
@@ -26,6 +28,8 @@ class JobSpec(
     )
     name: str = ""
     scale_factor: int = 1  # devices; one rank each
+    devices: tuple[int, ...] = ()  # scale factors that an elastic job may have, ascending
+    speedups: dict[str, float] = {}  # of these: the speed, over that on ``scale_factor`` devices
     weight: float = 1.0
     slo_s: float | None = None  # seconds from submission to deadline
     rates: dict[
@@ -68,6 +72,19 @@ class JobSpec(
     on_stall: Literal["restart", "report"] = "restart"
     after: tuple[str, ...] = ()  # jobs that it waits for: "ok:12", "any:12" (``dependencies``)
     array: str = ""  # one job for each of these indices: "0-99%10" (``arrays``)
+
+    @property
+    def scale_factors(self) -> tuple[int, ...]:
+        """Return the numbers of devices that it may have, ascending."""
+        return self.devices or (self.scale_factor,)
+
+    def speedup(self, scale_factor: int) -> float:
+        """Return the speed on so many devices over that on those of its rates, as its owner states it; else
+        the 0.9th power of the ratio of the numbers."""
+        stated = self.speedups.get(str(scale_factor))
+        if stated is not None:
+            return stated
+        return float((scale_factor / self.scale_factor) ** SPEEDUP_POWER)
 
     @property
     def starts_over(self) -> bool:

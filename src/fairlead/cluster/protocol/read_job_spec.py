@@ -42,6 +42,8 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 RATES = (0.0, 1e9)  # steps/s
+SPEEDUPS = (1e-3, 1e4)
+MAX_DEVICE_NUMBERS = 64
 MIN_RATE = 1e-9  # steps/s, but for 0: solvers do not bear what is next to nothing
 MAX_CODES = 255
 SPECS = "specs"  # what errors call the jobs of one submission, with their positions
@@ -88,6 +90,9 @@ def make_spec(content: Any, where: str, *, strict: bool = True) -> JobSpec:
     if not isinstance(content, dict):
         raise InputError(f"{where}: expected a table of fields, got {shown(content)}")
     content = dict(content)
+    devices = content.get("devices")
+    if isinstance(devices, list) and devices and all(type(one) is int for one in devices):
+        content.setdefault("scale_factor", min(devices))
     for name in ("command", "container"):
         given = content.get(name, [])
         if isinstance(given, str):
@@ -125,6 +130,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     _check_failing(where, spec)
     _check_after(where, spec.after)
     _check_array(where, spec)
+    _check_devices(where, spec)
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)
     _check_env(where, spec.env)
@@ -318,6 +324,39 @@ def _check_array(where: str, spec: JobSpec) -> None:
         raise InputError(
             f"{where}: checkpoint_dir and array are both given; each task has a directory of its own"
         )
+
+
+def _check_devices(where: str, spec: JobSpec) -> None:
+    """Check the numbers of devices of an elastic job."""
+    if spec.speedups and not spec.devices:
+        raise InputError(
+            f"{where}: speedups: are for jobs with devices, the numbers that it may have"
+        )
+    if not spec.devices:
+        return
+    if len(spec.devices) > MAX_DEVICE_NUMBERS:
+        raise InputError(
+            f"{where}: devices: at most {MAX_DEVICE_NUMBERS} numbers, got {len(spec.devices)}"
+        )
+    for number in spec.devices:
+        _check_number(f"{where}: devices", number, *BOUNDS["scale_factor"])
+    if sorted(set(spec.devices)) != list(spec.devices):
+        raise InputError(f"{where}: devices: must ascend, got {shown(list(spec.devices))}")
+    if spec.scale_factor not in spec.devices:
+        numbers = ", ".join(map(str, spec.devices))
+        raise InputError(
+            f"{where}: scale_factor: must be one of devices ({numbers}), got {spec.scale_factor}"
+        )
+    for name, speedup in spec.speedups.items():
+        if name not in map(str, spec.devices):
+            raise InputError(f"{where}: speedups: {shown(name)} is none of the numbers in devices")
+        _check_number(f"{where}: speedups.{name}", speedup, *SPEEDUPS)
+    for name, refused in (("unmanaged", spec.unmanaged), ("standby", spec.standby)):
+        if refused:
+            raise InputError(
+                f"{where}: devices: is for jobs with the iterator that are started anew on other numbers; "
+                f"this one has {name} = true"
+            )
 
 
 def _check_rates(where: str, rates: Mapping[str, float]) -> None:

@@ -18,6 +18,7 @@ from fairlead.cluster.server.rates import (
     by_accelerator,
     fits,
     job_type_of_row,
+    job_types_of_row,
     stated_rates,
 )
 from fairlead.cluster.server.retry_waits import RetryWaits
@@ -85,7 +86,8 @@ class Admission:
             job_type = job_type_of_row(row)
             if job_type not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}
-                fitting[job_type] = any(free.get(name, 0) >= job_type.scale_factor for name in able)
+                least = row.spec.scale_factors[0]
+                fitting[job_type] = any(free.get(name, 0) >= least for name in able)
             if fitting[job_type]:
                 return True
         return False
@@ -242,10 +244,10 @@ class Admission:
         assert self._state.scheduler is not None
         table = self._state.scheduler.data.throughputs
         new: dict[JobType, JobSpec] = {}
-        for row in rows:
-            job_type = job_type_of_row(row)
+        asked = ((row.spec, job_type) for row in rows for job_type in job_types_of_row(row))
+        for spec, job_type in asked:
             if table.row(job_type) is None and job_type not in self.learning:
-                new.setdefault(job_type, row.spec)
+                new.setdefault(job_type, spec)
         if not new:
             return
         self.learning.update(new)
@@ -261,7 +263,11 @@ class Admission:
         assert self._state.scheduler is not None
         known = self._state.scheduler.data.beliefs.known
         row = known.row(job_type)
-        return stated_rates(spec, known.slots) if row is None else known.rate[row]
+        if row is not None:
+            return np.asarray(known.rate[row])
+        first = known.row(job_type.with_scale_factor(spec.scale_factor))
+        rate = None if first is None else known.rate[first]
+        return stated_rates(spec, known.slots, job_type.scale_factor, rate)
 
     def _named_by(self, new: Mapping[JobType, JobSpec]) -> dict[JobType, JobSpec]:
         """Job types that the core knows, of jobs that new ones are the first to name: they are told apart
@@ -321,7 +327,8 @@ def job_of(row: JobRow) -> Job:
     return Job(
         id=JobId(row.id),
         family=row.rates_family,
-        scale_factor=spec.scale_factor,
+        scale_factor=row.scale_factor,
+        devices=spec.devices,
         total_steps=row.total_steps,
         weight=row.weight,
         tenant=row.tenant,
@@ -332,7 +339,7 @@ def job_of(row: JobRow) -> Job:
 
 def no_place(row: JobRow, setup: Setup | None) -> str:
     """Return why a job that fits nowhere waits. setup: None = there are no nodes yet."""
-    n = row.spec.scale_factor
+    n = row.spec.scale_factors[0]
     several = "a device" if n == 1 else f"{n} devices of one type"
     text = f"{_NO_PLACE} {several} on which it can run"
     there = () if setup is None else setup.cluster.accelerators

@@ -46,7 +46,7 @@ def assignment(attempt: Attempt, node: str, checkpoint_s: float) -> Assignment:
         colocated=attempt.colocated,
         tenant=row.tenant,
         user=row.user,
-        park=spec.park is True,
+        park=spec.park is True and not spec.devices,  # its ranks are of one number of devices
         suspend=spec.is_suspended,
         resumes=attempt.resumes,
         standby=attempt.standby,

@@ -34,6 +34,13 @@ class OrderListener(Protocol):
         """An attempt was ordered of its nodes."""
 
 
+def _end_of_move(current: Attempt | None, placement: dict[str, tuple[int, ...]]) -> AttemptEnd:
+    """Return how the attempt ends of a job that goes on with these devices."""
+    devices = sum(map(len, placement.values()))
+    same = current is None or devices == len(current.record.devices)
+    return AttemptEnd.MOVED if same else AttemptEnd.RESIZED
+
+
 class AttemptOrders:
     """Orders attempts, and stops them. Used on the driver's thread."""
 
@@ -63,7 +70,7 @@ class AttemptOrders:
             return goes_on
         standby = current is not None and can_continue and _may_have_standby(current, placement)
         if not standby:
-            self.stop(job, AttemptEnd.MOVED)
+            self.stop(job, _end_of_move(current, placement))
         attempt = self._new_attempt(registry.jobs[job], placement, accelerator, now)
         attempt.standby = standby
         registry.add(attempt)

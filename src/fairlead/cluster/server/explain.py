@@ -101,6 +101,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     yield share_sentence(source, job)
     yield pair_sentence(reader, job)
     yield starts_over(job)
+    yield numbers(job)
     yield stated(job)
     yield last_failure(job, attempts, source.state.now_s())
 
@@ -122,6 +123,15 @@ def starts_over(job: JobView) -> str:
     """A sentence on a job whose progress is not kept; "" for others."""
     unless = ", unless it is parked" if job.is_suspended else ""
     return f"It starts again from zero when it is stopped{unless}." if job.starts_over else ""
+
+
+def numbers(job: JobView) -> str:
+    """A sentence on the numbers of devices that an elastic job may have; "" for others."""
+    if not job.may_have:
+        return ""
+    *more, last = map(str, job.may_have)
+    counts = f"{', '.join(more)} or {last}" if more else last
+    return f"It is elastic, and may have {counts} devices."
 
 
 def save_failure(job: JobView, now_s: float) -> str:

@@ -115,7 +115,7 @@ class ProgramDevices:
             parked = parked_on(self._state.fleet, job).items()
             ranks = {name: one.ranks for name, one in parked if is_part(row, one.attempt)}
         devices = tuple((name, d) for name in ranks for rank in ranks[name] for d in rank.devices)
-        stays = len(devices) == row.spec.scale_factor and not any(map(self._is_left, ranks))
+        stays = len(devices) == row.scale_factor and not any(map(self._is_left, ranks))
         return devices if stays else ()
 
     def _will_go_on(self, attempt: Attempt) -> bool:

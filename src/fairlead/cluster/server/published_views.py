@@ -105,7 +105,7 @@ class PublishedViews:
             state=row.state,
             displayed_state=displayed_state,
             weight=row.weight,
-            devices=row.spec.scale_factor,
+            devices=row.scale_factor,
             deadline_s=None if displayed_state in ENDED_STATES else row.deadline_s,
             unsaved_s=None if failure is None else failure.at_s,
         )

@@ -34,14 +34,25 @@ def job_type_of(spec: JobSpec, catalogue: Throughputs) -> JobType:
 
 def job_type_of_row(row: JobRow) -> JobType:
     """The job type as which the core knows a job now."""
-    return JobType.parse(row.rates_family, row.spec.scale_factor)
+    return JobType.parse(row.rates_family, row.scale_factor)
 
 
-def stated_rates(spec: JobSpec, slots: tuple[SlotType, ...]) -> Floats:
-    """(slots,) steps/s that a job brings along; without any it runs everywhere alike."""
-    if not spec.rates:
-        return np.full(len(slots), UNKNOWN)
-    return np.array([spec.rates.get(slot.accelerator, 0.0) for slot in slots])
+def job_types_of_row(row: JobRow) -> list[JobType]:
+    """The job types as which the core knows a job on each number of devices that it may have."""
+    job_type = job_type_of_row(row)
+    return [job_type.with_scale_factor(number) for number in row.spec.scale_factors]
+
+
+def stated_rates(
+    spec: JobSpec, slots: tuple[SlotType, ...], scale_factor: int = 0, known: Floats | None = None
+) -> Floats:
+    """(slots,) steps/s that a job brings along; without any it runs everywhere alike. scale_factor: on so
+    many devices, 0 = on those that its rates are of; known: (slots,) what the catalogue has for those."""
+    if known is None and not spec.rates:
+        known = np.full(len(slots), UNKNOWN)
+    elif known is None or spec.rates:
+        known = np.array([spec.rates.get(slot.accelerator, 0.0) for slot in slots])
+    return known * spec.speedup(scale_factor or spec.scale_factor)
 
 
 def table_for(
@@ -64,11 +75,13 @@ def table_for(
     table = replace(table, slots=slots, rate=rate, classed=classed, origin="journal")
     stated: dict[JobType, Floats] = {}
     specs: dict[JobType, JobSpec] = {}
-    for row in jobs.values():
-        job_type = job_type_of_row(row)
+    asked = ((row.spec, one) for row in jobs.values() for one in job_types_of_row(row))
+    for spec, job_type in asked:
         if catalogue.row(job_type) is None:
-            specs[job_type] = row.spec
-            stated[job_type] = stated_rates(row.spec, slots)
+            specs[job_type] = spec
+            at = catalogue.row(job_type.with_scale_factor(spec.scale_factor))
+            measured = None if at is None else rate[at]
+            stated[job_type] = stated_rates(spec, slots, job_type.scale_factor, measured)
             known_as = None if current is None else current.row(job_type)
             if current is not None and known_as is not None:
                 for column, slot in enumerate(current.slots):
@@ -134,5 +147,6 @@ def by_accelerator(slots: tuple[SlotType, ...], rate: Floats) -> dict[str, float
 
 def fits(rates: Mapping[str, float], spec: JobSpec, cluster: Cluster) -> bool:
     """Return whether the job can run on a type of which the cluster has enough devices."""
+    least = spec.scale_factors[0]
     columns = zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
-    return any(rates.get(a, 0.0) > 0 and capacity >= spec.scale_factor for a, capacity in columns)
+    return any(rates.get(a, 0.0) > 0 and capacity >= least for a, capacity in columns)

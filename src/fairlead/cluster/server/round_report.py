@@ -43,7 +43,7 @@ class RoundReporter:
         """Device time goes to the account of its tenant; a packed pair shares it."""
         for job in members:
             row = current.attempts[job].row
-            device_s = max(lasted_s, 0.0) * row.spec.scale_factor / len(members)
+            device_s = max(lasted_s, 0.0) * row.scale_factor / len(members)
             row.device_s += device_s
             self._state.registry.totals_of(row.tenant).device_s += device_s
             if len(members) > 1:

@@ -58,6 +58,7 @@ class RoundStarter:
             accelerator = cluster.accelerators[types[first]]
             members = [job for job in group if job >= 0]
             for job in members:
+                self._resize(job, behind - first)
                 attempts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
             for job in members:
                 self._share(attempts[job], _others_of(attempts, members, job))
@@ -70,6 +71,13 @@ class RoundStarter:
         state.capacity_changed = bool(state.events)  # what is told only now may be new jobs
         if attempts:
             state.round = LiveRound.of(command, attempts)
+
+    def _resize(self, job: int, devices: int) -> None:
+        """A job has so many devices from now on; what was measured of its rate was on as many as before."""
+        row = self._state.registry.jobs[job]
+        if devices != row.scale_factor:
+            row.devices, row.measured_rate, row.measured_on = devices, None, ""
+            self._state.registry.dirty_jobs.add(job)
 
     def resume(self, command: StartRound, attempts: dict[int, Attempt]) -> None:
         """After a restart of the server: the round goes on, with what of it had ended already."""

@@ -45,6 +45,6 @@ class RoundUsage:
             self._add(attempt, current.started_s, 1)  # type: ignore[union-attr]
 
     def _add(self, attempt: Attempt, started_s: float, sign: int) -> None:
-        tenant, devices = attempt.row.tenant, sign * attempt.row.spec.scale_factor
+        tenant, devices = attempt.row.tenant, sign * attempt.row.scale_factor
         self._devices[tenant] += devices
         self._late_s[tenant] += devices * max(attempt.record.began_s - started_s, 0.0)

@@ -49,7 +49,7 @@ class LiveScaledCluster:
         for row in rows.values():
             at = table.row(job_type_of_row(row))
             if at is not None:
-                found.setdefault((at, row.spec.scale_factor, row.weight), []).append(row)
+                found.setdefault((at, row.scale_factor, row.weight), []).append(row)
         classes = []
         for (at, devices, weight), alike in found.items():
             rates = by_accelerator(table.slots, table.rate[at])

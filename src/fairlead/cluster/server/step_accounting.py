@@ -106,7 +106,7 @@ class StepAccounting:
 
     def count_lost_time(self, row: JobRow, seconds: float) -> None:
         """So many seconds of a job's devices were lost."""
-        more = seconds * row.spec.scale_factor
+        more = seconds * row.scale_factor
         row.lost_device_s += more
         self._state.registry.totals_of(row.tenant).lost_device_s += more
 

@@ -228,7 +228,7 @@ class ViewBuilder:
             return ""
         types = [name for name, rate in self._admission.rates(row).items() if rate > 0]
         devices = self._usable.of("", self._usable_devices)
-        return lacking_nodes(row.spec.scale_factor, types, devices)
+        return lacking_nodes(row.scale_factor, types, devices)
 
     def _usable_devices(self) -> dict[str, int]:
         """Accelerator type -> devices on nodes that may be given jobs."""

@@ -53,7 +53,8 @@ def job_view(
         tenant=row.tenant,
         user=row.user,
         family=row.spec.family,
-        scale_factor=row.spec.scale_factor,
+        scale_factor=row.scale_factor,
+        may_have=row.spec.devices,
         weight=row.weight,
         state=state,
         total_steps=row.total_steps,
@@ -78,7 +79,9 @@ def job_view(
         slo_s=row.spec.slo_s,
         reason=reason,
         rho=row.rho,
-        user_estimates=row.spec.rates,
+        user_estimates={
+            name: rate * row.spec.speedup(row.scale_factor) for name, rate in row.spec.rates.items()
+        },
         starts_over=row.starts_over,
         is_suspended=row.spec.is_suspended,
         measured_on=measured_on,

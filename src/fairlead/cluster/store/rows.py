@@ -93,6 +93,12 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     trial: int = 0  # its number there
     parameters: dict[str, Parameter] = {}  # of the trial
     stopped_by: str = ""  # why Fairlead itself cancels it; "" = it does not
+    devices: int = 0  # that an elastic job has, or had last; 0 = those of its specification
+
+    @property
+    def scale_factor(self) -> int:
+        """How many devices it has, or would have if it ran."""
+        return self.devices or self.spec.scale_factor
 
     @property
     def array_ids(self) -> range:
