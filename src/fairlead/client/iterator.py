@@ -228,6 +228,11 @@ class Iterator(Generic[Batch]):
             yield self.batch_index, batch
 
     @property
+    def lease(self) -> Lease:
+        """The lease under which it runs."""
+        return self._lease
+
+    @property
     def loaded_state(self) -> dict[str, Any]:
         """Return what this rank kept with the loaded checkpoint, its loader's state included; or {}."""
         state = self._lease.loaded.loader_state

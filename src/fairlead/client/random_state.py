@@ -47,14 +47,17 @@ def restore_random(states: dict[str, Any]) -> None:
                 torch.cuda.set_rng_state(state, index)
 
 
-def seed_random(seed: int) -> None:
-    """Seed the global generators, those of GPUs excepted."""
+def seed_random(seed: int, *, devices: bool = False) -> None:
+    """Seed the global generators; devices: those of all GPUs too."""
     random.seed(seed)
     numpy, torch = _numpy(), _torch()
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFF_FFFF)
     if torch is not None:
-        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.manual_seed(seed)
+        else:
+            torch.default_generator.manual_seed(seed)
 
 
 def derive_seed(*parts: Any) -> int:

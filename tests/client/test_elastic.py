@@ -1,0 +1,77 @@
+"""Jobs whose number of ranks changes from one start to the next: every sample once, and the same training."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("PyTorch is not installed", allow_module_level=True)
+
+import torch
+
+from tests.client.elastic_jobs import BATCH, EPOCHS, SAMPLES, STEPS, Job, Ran, Start, run
+
+pytestmark = pytest.mark.torch
+PASS = STEPS // EPOCHS
+# Sums over the samples of a batch are taken in another order by other numbers of ranks, which changes the
+# last bits (1e-16 of a number); 42 steps of Adam make them larger, by less than this.
+ROUNDING = 1e-10
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The job on one rank, never interrupted."""
+    return run(Job(tmp_path_factory.mktemp("fixed") / "job"), [Start(1)])
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    starts = [Start(4, "killed"), Start(2, "stopped"), Start(1, "killed"), Start(4)]
+    return run(Job(tmp_path_factory.mktemp("moved") / "job", max_local_batch=4), starts)
+
+
+def test_every_sample_is_trained_once_a_pass_at_any_number_of_ranks(moved: Ran) -> None:
+    assert sorted(moved.samples) == list(range(STEPS))
+    assert moved.repeated >= 4  # two or more by each of those that were killed
+    for epoch in range(EPOCHS):
+        steps = range(epoch * PASS, (epoch + 1) * PASS)
+        indices = [one[0] for step in steps for one in moved.samples[step]]
+        assert sorted(indices) == list(range(SAMPLES))
+        assert [len(moved.samples[step]) for step in steps] == [BATCH] * (PASS - 1) + [3]
+
+
+def test_a_batch_is_the_same_at_any_number_of_ranks_down_to_its_noise(
+    moved: Ran, fixed: Ran
+) -> None:
+    assert moved.samples == fixed.samples
+    assert fixed.samples[0] != fixed.samples[PASS]
+
+
+def test_the_training_is_the_same_but_for_rounding(moved: Ran, fixed: Ran) -> None:
+    assert fixed.losses[STEPS - 2] < 0.8 * fixed.losses[0]  # it does train
+    for step in range(STEPS):
+        assert moved.losses[step] == pytest.approx(fixed.losses[step], rel=ROUNDING)
+    for one, other in zip(moved.weights, fixed.weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_ranks_that_were_not_there_draw_numbers_of_their_own(moved: Ran) -> None:
+    numbers = [number for step in range(STEPS) for number in moved.drawn[step]]
+    assert len(numbers) > STEPS
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_at_the_same_number_of_ranks_it_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    whole = run(Job(tmp_path / "whole", dropout=0.3), [Start(3)])
+    starts = [Start(3, "killed"), Start(3, "stopped"), Start(3)]
+    parts = run(Job(tmp_path / "parts", dropout=0.3), starts)
+    assert parts.repeated >= 2
+    assert (parts.samples, parts.losses, parts.drawn) == (
+        whole.samples,
+        whole.losses,
+        whole.drawn,
+    )
+    assert all(
+        torch.equal(one, other) for one, other in zip(parts.weights, whole.weights, strict=True)
+    )
