@@ -155,3 +155,16 @@ def _read(folder: Path, start: int, ranks: int, ran: Ran) -> int:
         ran.losses[step] = loss
         ran.drawn[step] = [json.loads(line)[3] for line in lines]
     return steps
+
+
+def draw(rank: int, folder: Path, start: int, until: int) -> None:
+    """One rank of one start of a job without a loader; until: the step during which it is told to stop."""
+    torch.manual_seed(7)
+    state = TrainingState(model=nn.Linear(1, 1))
+    lease = state.lease(total_steps=40, checkpoint_dir=folder / "checkpoints", on_stop="return")
+    with lease, (folder / f"draws-{start}-{rank}").open("w") as log:
+        while lease.next():
+            print(torch.rand(()).item(), file=log)
+            if rank == 0 and lease.step == until:
+                os.kill(os.getpid(), signal.SIGTERM)
+    assert lease.completed == (until < 0)

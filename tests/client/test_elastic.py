@@ -10,7 +10,19 @@ if importlib.util.find_spec("torch") is None:
 
 import torch
 
-from tests.client.elastic_jobs import BATCH, EPOCHS, SAMPLES, STEPS, Job, Ran, Start, run
+from tests.client.elastic_jobs import (
+    BATCH,
+    EPOCHS,
+    PREPARED,
+    SAMPLES,
+    STEPS,
+    Job,
+    Ran,
+    Start,
+    draw,
+    run,
+)
+from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.torch
 PASS = STEPS // EPOCHS
@@ -75,3 +87,13 @@ def test_at_the_same_number_of_ranks_it_is_the_same_to_the_last_bit(tmp_path: Pa
     assert all(
         torch.equal(one, other) for one, other in zip(parts.weights, whole.weights, strict=True)
     )
+
+
+def test_without_a_loader_new_ranks_draw_numbers_of_their_own_too(tmp_path: Path) -> None:
+    for start, (ranks, until) in enumerate([(1, 3), (3, -1)]):
+        assert run_ranks(ranks, draw, tmp_path, start, until, prepared=PREPARED) == [0] * ranks
+    numbers = [line for log in tmp_path.glob("draws-*") for line in log.read_text().splitlines()]
+    first = len((tmp_path / "draws-0-0").read_text().splitlines())
+    assert 3 < first < 40
+    assert len(numbers) == first + 3 * (40 - first)
+    assert len(set(numbers)) == len(numbers)
