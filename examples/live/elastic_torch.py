@@ -42,7 +42,7 @@ def main() -> None:
     )
     batches = state.iterator(loader, epochs=options.epochs, checkpoint_dir=options.checkpoint_dir)
     if rank == 0:
-        print(f"{world_size} ranks, {loader.accumulation} micro-batches each", flush=True)
+        print(f"ranks: {world_size}, micro-batches: {loader.accumulation}", flush=True)
     for epoch in batches.epochs():
         for batch in batches:
             optimizer.zero_grad()

@@ -20,7 +20,8 @@ from fairlead.client.checkpoint import Checkpoints, Manifest, sync_parts
 from fairlead.client.json_state import encode_state
 from fairlead.client.loader_passes import passes_of
 from fairlead.client.passes import IterablePasses
-from fairlead.client.torch import RANK_GRADIENTS, ElasticLoader, TrainingState
+from fairlead.client.random_state import by_device
+from fairlead.client.torch import RANK_GRADIENTS, ElasticLoader, LocalBatch, TrainingState
 from fairlead.errors import CheckpointError, ConfigError
 from tests.client.torch_jobs import Job
 
@@ -174,6 +175,38 @@ def test_training_draws_what_it_would_draw_without_a_loader(monkeypatch: Patch) 
 def test_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         of_points(**{"batch_size": 4, **options})
+
+
+class Pinned:
+    def __init__(self, pinned: bool = False) -> None:
+        self.pinned = pinned
+
+    def pin_memory(self) -> "Pinned":
+        return Pinned(True)
+
+
+def test_what_it_holds_is_pinned() -> None:
+    made = LocalBatch([((Pinned(), Pinned()), 0.5)], [3], 2)
+    pinned = data._utils.pin_memory.pin_memory(made)
+    [(parts, weight)] = pinned.micro_batches()
+    assert [one.pinned for one in parts] == [True, True]
+    assert (weight, pinned.samples, pinned.batch_size, len(pinned)) == (0.5, [3], 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("saved", "before", "own", "expected"),
+    [
+        ("ab", 1, 1, "ab"),
+        ("ab", 1, 0, "ba"),  # on a node of its own now
+        ("a", 0, 2, "aaa"),
+        ("abc", 0, 2, "cba"),
+        ("", 0, 1, ""),
+    ],
+)
+def test_a_ranks_gpu_goes_on_where_it_was_whatever_its_number(
+    saved: str, before: int, own: int, expected: str
+) -> None:
+    assert by_device([*saved], before, own) == [*expected]
 
 
 class ElasticJob(Job):
