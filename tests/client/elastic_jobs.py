@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import data
 
 from fairlead.client.torch import ElasticLoader, TrainingState
+from fairlead.errors import ConfigError
 from tests.ranks import run_ranks
 
 SAMPLES, BATCH, EPOCHS = 203, 10, 2  # 21 batches a pass; the last has 3 samples
@@ -168,3 +169,23 @@ def draw(rank: int, folder: Path, start: int, until: int) -> None:
             if rank == 0 and lease.step == until:
                 os.kill(os.getpid(), signal.SIGTERM)
     assert lease.completed == (until < 0)
+
+
+def share_by_sampler(rank: int, folder: Path, until: int) -> None:
+    """One rank of one start of a script that is not elastic: a DistributedSampler for each rank. It writes
+    down why it cannot go on."""
+    points = data.TensorDataset(torch.arange(48.0))
+    world_size = int(os.environ["WORLD_SIZE"])
+    sampler: Any = data.DistributedSampler(points, world_size, rank)
+    loader = data.DataLoader(points, batch_size=6 // world_size, sampler=sampler)
+    state = TrainingState(model=nn.Linear(1, 1))
+    batches = state.iterator(
+        loader, epochs=10, checkpoint_dir=folder / "checkpoints", on_stop="return"
+    )
+    try:
+        for _ in batches.epochs():
+            for _ in batches:
+                if rank == 0 and batches.step == until:
+                    os.kill(os.getpid(), signal.SIGTERM)
+    except ConfigError as problem:
+        (folder / f"refused-{rank}").write_text(str(problem))

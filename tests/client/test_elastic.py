@@ -1,6 +1,7 @@
 """Jobs whose number of ranks changes from one start to the next: every sample once, and the same training."""
 
 import importlib.util
+import random
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.client.elastic_jobs import (
     Start,
     draw,
     run,
+    share_by_sampler,
 )
 from tests.ranks import run_ranks
 
@@ -97,3 +99,26 @@ def test_without_a_loader_new_ranks_draw_numbers_of_their_own_too(tmp_path: Path
     assert 3 < first < 40
     assert len(numbers) == first + 3 * (40 - first)
     assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
+def test_so_it_is_after_any_moves(seed: int, tmp_path: Path, fixed: Ran) -> None:
+    draws = random.Random(seed)
+    starts = [Start(draws.choice([1, 2, 3, 4]), draws.choice(["killed", "stopped"])) for _ in "abc"]
+    job = Job(tmp_path / "job", max_local_batch=draws.choice([None, 1, 3]))
+    ran = run(job, [*starts, Start(draws.choice([1, 2, 3, 4]))])
+    assert ran.samples == fixed.samples
+    assert list(ran.losses.values()) == pytest.approx(list(fixed.losses.values()), rel=ROUNDING)
+
+
+def test_a_script_that_is_not_elastic_is_told_so(tmp_path: Path) -> None:
+    assert run_ranks(2, share_by_sampler, tmp_path, 1, prepared=PREPARED) == [0, 0]
+    assert not [*tmp_path.glob("refused-*")]
+    assert run_ranks(3, share_by_sampler, tmp_path, -1, prepared=PREPARED) == [0, 0, 0]
+    for rank in range(3):
+        why = (tmp_path / f"refused-{rank}").read_text()
+        assert why.endswith(
+            "; 2 ranks saved the checkpoint and this job has 3, with which a loader of one rank's samples "
+            "cannot go on within a pass: use ElasticLoader of fairlead.client.torch"
+        )

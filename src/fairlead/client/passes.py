@@ -103,7 +103,7 @@ class IterablePasses:
             raise ConfigError(
                 "the loader draws its order, and the checkpoint has no random numbers of this rank, which "
                 f"was not there when it was saved: {position} batches of epoch {epoch} cannot be passed over "
-                "exactly; seed the order by epoch, or use ElasticLoader of fairlead.client.torch"
+                "exactly; seed the order by epoch"
             )
         before = fingerprint(capture_random(devices=False))
         skip(batches, position, epoch)
