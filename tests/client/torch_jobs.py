@@ -194,7 +194,11 @@ class Job:
         for start, stop in enumerate([*stops, -1]):
             seed(17 * start + 1 if start else 0)
             state, model = self.prepare()
-            if self.start(state, stop, style):
+            try:
+                completed = self.start(state, stop, style)
+            finally:
+                end_workers(self.loaders[-1])
+            if completed:
                 return Ran(self.seen, digest(*model.parameters()), self.ends, start + 1)
         raise AssertionError(f"it did not come to its end: {self.why}")
 
@@ -244,6 +248,14 @@ class Job:
         loss: Any = self.model(batch).square().mean()
         torch.autograd.backward(loss)
         self.optimizer.step()
+
+
+def end_workers(made: Any) -> None:
+    """As the end of a process does. Left to the garbage collector, which closes their queues first, workers
+    that stay from pass to pass are waited for in the middle of another test, for 5 s each."""
+    kept: Any = getattr(made, "_iterator", None)
+    if hasattr(kept, "_shutdown_workers"):
+        kept._shutdown_workers()
 
 
 def seed(number: int) -> None:

@@ -152,3 +152,16 @@ def test_begun_on_two_ranks_and_ended_on_one_it_agrees_to_1e_8(
         states.append(torch.cat([state[key].flatten() for key in sorted(state)]))
     distance = float((states[0] - states[1]).norm() / states[0].norm())
     assert distance < 1e-8
+
+
+def test_the_elastic_job_ends_alike_after_each_number_of_ranks(starter: Starter) -> None:
+    command = ["elastic_torch.py", "--epochs", "40", "--dtype", "float64"]
+    whole = last(starter.run(command, "elastic-whole"))
+    small = [*command, "--max-local-batch", "10"]  # of 32, so that each number accumulates
+    for ranks in (3, 1, 2):
+        assert "done" not in starter.run(small, "elastic-parts", ranks, stop=True)
+    moved = last(starter.run(small, "elastic-parts", 4))
+    [loaded] = [message for message in starter.host.received if isinstance(message, Loaded)]
+    steps, norm = moved.split()[1], float(moved.split()[4])
+    assert 0 < loaded.step < int(steps) == 40 * 16
+    assert norm == pytest.approx(float(whole.split()[4]), rel=1e-9)

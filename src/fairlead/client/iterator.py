@@ -228,6 +228,11 @@ class Iterator(Generic[Batch]):
             yield self.batch_index, batch
 
     @property
+    def lease(self) -> Lease:
+        """The lease under which it runs."""
+        return self._lease
+
+    @property
     def loaded_state(self) -> dict[str, Any]:
         """Return what this rank kept with the loaded checkpoint, its loader's state included; or {}."""
         state = self._lease.loaded.loader_state
@@ -368,8 +373,22 @@ class Iterator(Generic[Batch]):
         if saved is None:
             self._batches = self._passes.open(*where)
         else:
-            self._batches = self._passes.resume(*where, self._position, saved)
+            self._batches = self._resume(*where, saved)
         return self._batches
+
+    def _resume(self, epoch: int, batch_size: int, saved: dict[str, Any]) -> Batches[Any]:
+        """The pass that was interrupted. Raises ConfigError where it cannot be put back exactly."""
+        before, now = self._lease.loaded.world_size, self._lease.world_size
+        try:
+            return self._passes.resume(epoch, batch_size, self._position, saved)
+        except ConfigError as problem:
+            if before == now or "elastic" in saved:
+                raise
+            raise ConfigError(
+                f"{problem}; {before} ranks saved the checkpoint and this job has {now}, with which a loader "
+                "of one rank's samples cannot go on within a pass: use ElasticLoader of "
+                "fairlead.client.torch"
+            ) from None
 
     def _fetch(self, ended: bool, turns: bool) -> Any:
         """The first batch of a pass; ``END`` where it has none, or the one before has ``ended``, and nothing

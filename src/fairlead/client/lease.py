@@ -146,6 +146,10 @@ class Lease:
         """The position that was saved with the checkpoint of this start."""
         return self._state.loaded
 
+    def states_of_ranks(self) -> list[bytes]:
+        """Return what each rank that saved the checkpoint of this start kept, the present ones or not."""
+        return self._state.states_of_ranks(self._environment)
+
     @property
     def completed(self) -> bool:
         """The loop is over, and all steps are done."""

@@ -99,6 +99,12 @@ class IterablePasses:
             restore_random(state.get("now", {}))
             return self.open(epoch, batch_size)
         batches = self.open(epoch, batch_size)
+        if self._start is not None and "start" not in state:
+            raise ConfigError(
+                "the loader draws its order, and the checkpoint has no random numbers of this rank, which "
+                f"was not there when it was saved: {position} batches of epoch {epoch} cannot be passed over "
+                "exactly; seed the order by epoch"
+            )
         before = fingerprint(capture_random(devices=False))
         skip(batches, position, epoch)
         if fingerprint(capture_random(devices=False)) != before:

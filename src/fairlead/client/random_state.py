@@ -6,6 +6,7 @@ PyTorch and NumPy take part when the script has imported them.
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,11 +28,13 @@ def capture_random(devices: bool = True) -> dict[str, Any]:
         states["torch"] = torch.get_rng_state()
         if devices and torch.cuda.is_available() and torch.cuda.is_initialized():
             states["cuda"] = torch.cuda.get_rng_state_all()
+            states["cuda_own"] = _own_device()
     return states
 
 
 def restore_random(states: dict[str, Any]) -> None:
-    """The other way round. A device that this process does not have is passed over."""
+    """The other way round. A device that this process does not have is passed over; the one that is the
+    rank's own goes on where its own one was, which may have had another number."""
     if "python" in states:
         random.setstate(states["python"])
     if "numpy" in states:
@@ -43,18 +46,39 @@ def restore_random(states: dict[str, Any]) -> None:
 
         torch.set_rng_state(states["torch"])
         if "cuda" in states and torch.cuda.is_available():
-            for index, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
+            own = _own_device()
+            taken = by_device(states["cuda"], states.get("cuda_own", own), own)
+            for index, state in enumerate(taken[: torch.cuda.device_count()]):
                 torch.cuda.set_rng_state(state, index)
 
 
-def seed_random(seed: int) -> None:
-    """Seed the global generators, those of GPUs excepted."""
+def by_device(states: list[Any], own_before: int, own: int) -> list[Any]:
+    """Return the states of all devices for a process whose own device had another number before: the two
+    change places."""
+    found = [*states]
+    if own != own_before < len(found):
+        found += [states[own_before]] * (own + 1 - len(found))
+        found[own], found[own_before] = states[own_before], found[own]
+    return found
+
+
+def _own_device() -> int:
+    """Return the number of this rank's own GPU among those that its processes see."""
+    text = os.environ.get("LOCAL_RANK", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def seed_random(seed: int, *, devices: bool = False) -> None:
+    """Seed the global generators; devices: those of all GPUs too."""
     random.seed(seed)
     numpy, torch = _numpy(), _torch()
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFF_FFFF)
     if torch is not None:
-        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.manual_seed(seed)
+        else:
+            torch.default_generator.manual_seed(seed)
 
 
 def derive_seed(*parts: Any) -> int:

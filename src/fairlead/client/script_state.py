@@ -82,6 +82,14 @@ class ScriptState:
         self.read(self._checkpoint, environment)
         return self._checkpoint.manifest.step
 
+    def states_of_ranks(self, environment: RankEnvironment) -> list[bytes]:
+        """Return what every rank that saved the checkpoint of this start kept, its loader's state."""
+        found = self._checkpoint
+        if found is None:
+            return []
+        with own_access(found.path.parent, environment):
+            return [_loader_state(found, rank) for rank in range(found.manifest.world_size)]
+
     def write_part(self, partial: Path, rank: int) -> Saved:
         """Have the script save its state to a rank's part of a checkpoint, and bring it to the disk."""
         return _saved(partial, partial / part_name(rank), self._save)

@@ -27,14 +27,19 @@ from fairlead.client.lease import Lease
 from fairlead.client.parked_tensors import ParkedTensors
 from fairlead.client.random_state import (
     capture_random,
+    derive_seed,
     generator_states,
     is_generator,
     restore_generators,
     restore_random,
+    seed_random,
 )
 from fairlead.client.rank_environment import read_rank_environment
 from fairlead.client.script_state import Position
+from fairlead.client.torch_elastic import ElasticLoader, LocalBatch
 from fairlead.errors import CheckpointError, ConfigError
+
+__all__ = ["ElasticLoader", "LocalBatch", "TrainingState"]
 
 FORMAT = 1
 RANK_GRADIENTS = "fairlead_gradients"  # in what a rank other than 0 keeps for itself
@@ -70,6 +75,7 @@ class TrainingState:
         self._gradients_differ = (
             False  # ranks had other gradients than rank 0 when they were loaded
         )
+        self._loaded_random = ""  # rank 0's, of the checkpoint
         self._objects = {name: _bare(name, one) for name, one in objects.items()}
         self._parked = ParkedTensors()
         if not objects:
@@ -80,7 +86,7 @@ class TrainingState:
 
         def load(path: Path) -> None:
             self.load(path)
-            self._load_rank_state(batches.loaded_state)
+            self._load_rank_state(batches.lease)
 
         batches: Iterator[Any] = Iterator(
             loader, load=load, save=self.save, **{**self._hooks(), **options}
@@ -123,6 +129,7 @@ class TrainingState:
             _restore(one, _unsafe(saved[name]))
         if self._keep_gradients and "gradients" in state:
             _restore_gradients(self._objects, state["gradients"])
+        self._loaded_random = state["random"]
         if read_rank_environment(os.environ).rank == 0:  # whose they are
             restore_random(decode_state(state["random"].encode()))
 
@@ -142,9 +149,8 @@ class TrainingState:
     def _load_rank(self, path: Path, lease: Lease) -> None:
         self.load(path)
         if is_state(lease.loaded.loader_state):
-            gradients = decode_state(lease.loaded.loader_state)
-            restore_random(gradients)
-            self._load_rank_state(gradients)
+            restore_random(decode_state(lease.loaded.loader_state))
+        self._load_rank_state(lease)
 
     def _random_position(self) -> Position:
         """The generators of each rank, for its own part of a checkpoint."""
@@ -167,14 +173,37 @@ class TrainingState:
         torch.save(gradients, file)
         return {RANK_GRADIENTS: file.getvalue()}
 
-    def _load_rank_state(self, state: dict[str, Any]) -> None:
-        if self._keep_gradients and RANK_GRADIENTS in state:
+    def _load_rank_state(self, lease: Lease) -> None:
+        """What this rank kept for itself, behind what rank 0 saved for all of them."""
+        saved = lease.loaded.loader_state
+        if lease.rank and not is_state(
+            saved
+        ):  # it was not there: its numbers are those of no other rank
+            seed_random(derive_seed(self._loaded_random, lease.rank), devices=True)
+        if not self._keep_gradients:
+            return
+        if lease.loaded.world_size != lease.world_size:
+            self._check_reduced(lease)
+        elif gradients := _rank_gradients(saved, self._map_location):
             self._gradients_differ = True
-            file = io.BytesIO(state[RANK_GRADIENTS])
-            gradients = torch.load(file, map_location=self._map_location, weights_only=True)
             for name, weight in _parameters(self._objects).items():
                 if name in gradients:
                     weight.grad = gradients[name].to(weight.device)
+
+    def _check_reduced(self, lease: Lease) -> None:
+        """The checkpoint is of another number of ranks. Raises CheckpointError where they had gradients of
+        their own: rank 0's, which all have now, are not the mean of them."""
+        common = _gradients(self._objects)
+        for rank, saved in enumerate(lease.states_of_ranks()):
+            gradients = _rank_gradients(saved, "cpu")
+            if all(name in common and _equal(one, common[name]) for name, one in gradients.items()):
+                continue
+            raise CheckpointError(
+                f"the checkpoint has gradients of rank {rank} that are not yet "
+                f"those of all {lease.loaded.world_size} ranks, and this job has {lease.world_size} now: "
+                "accumulate within a step, or leave them out with "
+                "TrainingState(keep_gradients=False, ...) if each step begins with zero_grad"
+            )
 
 
 def _tensors(objects: dict[str, Any]) -> list[torch.Tensor]:
@@ -220,6 +249,20 @@ def _gradients(objects: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Return the gradients of the parameters that have one, by the parameter's name."""
     named = _parameters(objects)
     return {name: weight.grad for name, weight in named.items() if weight.grad is not None}
+
+
+def _rank_gradients(saved: bytes, map_location: Any) -> dict[str, torch.Tensor]:
+    """Return the gradients in what a rank kept for itself, by the parameter's name."""
+    state = decode_state(saved) if is_state(saved) else {}
+    if RANK_GRADIENTS not in state:
+        return {}
+    file = io.BytesIO(state[RANK_GRADIENTS])
+    return dict(torch.load(file, map_location=map_location, weights_only=True))
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    first, second = (each.to_dense() if each.is_sparse else each for each in (one, other.cpu()))
+    return bool(torch.equal(first, second))
 
 
 def _restore_gradients(objects: dict[str, Any], saved: dict[str, torch.Tensor]) -> None:

@@ -36,6 +36,7 @@ from fairlead.client.random_state import (
     restore_random,
     restore_start,
 )
+from fairlead.client.torch_elastic import ElasticLoader, ElasticPasses
 from fairlead.client.torch_order import (
     SampleOrder,
     SeededDataset,
@@ -52,6 +53,8 @@ def torch_passes(loader: Any) -> Passes:
             "DataLoader(in_order=False) gives its batches in an order that cannot be repeated; "
             "leave in_order at True"
         )
+    if isinstance(loader, ElasticLoader):
+        return ElasticPasses(loader)
     if hasattr(loader, "load_state_dict"):
         return _stateful_passes(loader)
     if isinstance(loader.dataset, torch_data.IterableDataset):

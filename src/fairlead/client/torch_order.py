@@ -225,11 +225,15 @@ class SeededDataset:
         return [self._dataset[sample] for sample in load.samples]
 
     def _seed(self, seed: int) -> None:
+        seed_random(seed)
+        seed_generators(self._own_generators(), seed)
+
+    def _own_generators(self) -> list[Any]:
         attributes = vars(self)
         if attributes["_own"] is None:
             attributes["_own"] = find_generators(self._dataset, self._collate_fn)
-        seed_random(seed)
-        seed_generators(attributes["_own"], seed)
+        own: list[Any] = attributes["_own"]
+        return own
 
 
 def _draws_at_once(sampler: Any) -> bool:
