@@ -70,8 +70,8 @@ def _report(outcome: "TrialSummary") -> None:
         print(f"{kind:18} skipped: {why}")
     print(
         f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts ("
-        f"{outcome.resumed} of them resumed, {outcome.prepared} prepared), {outcome.searches} searches, "
-        f"{outcome.refused} submissions sent again"
+        f"{outcome.resumed} of them resumed, {outcome.prepared} prepared, {outcome.resized} resized), "
+        f"{outcome.searches} searches, {outcome.refused} submissions sent again"
     )
     for violation in outcome.violations:
         print(f"WRONG: {violation}")

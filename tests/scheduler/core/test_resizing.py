@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.job_types import job_types
 from tests.scheduler.core.test_checkpoint import devices, moved, nodes
 from tests.scheduler.core.test_scheduler import handle_all, round_report, started_round
@@ -11,17 +13,25 @@ from tests.scheduler.core.test_scheduler import handle_all, round_report, starte
 from fairlead.errors import AllocationError, ProtocolError
 from fairlead.model.cluster import SlotType
 from fairlead.model.commands import StartRound
-from fairlead.model.events import Event, JobsPaused, JobsSubmitted
+from fairlead.model.events import (
+    Event,
+    JobsCancelled,
+    JobsPaused,
+    JobsSubmitted,
+    NodeLost,
+    NodeRecovered,
+)
 from fairlead.model.job import Job, JobId
 from fairlead.model.plan import RoundPlan
 from fairlead.model.throughputs import Throughputs
+from fairlead.policies import registry
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.core.snapshots import take_snapshot
 from fairlead.scheduler.mechanism import planner_calls
 from fairlead.scheduler.mechanism.settings import DEFAULT
-from fairlead.scheduler.setup import Setup, build
+from fairlead.scheduler.setup import Setup, build, planner_of
 
 TABLE = Throughputs(
     (SlotType("k80"), SlotType("v100")),
@@ -181,3 +191,105 @@ def test_an_installed_planner_decides_numbers() -> None:
     made, _ = planner_calls.plan(Own([2]), take_snapshot(core.data, 0.0), None)
     assert made.scale is not None
     assert made.scale.tolist() == [2]
+
+
+class _World:
+    """A core with jobs that come, go, are paused and cancelled, on nodes that come and go."""
+
+    def __init__(self, policy: str) -> None:
+        made = registry.make(policy, seed=0, profile="default")
+        planner = planner_of(made, policy, 0, DEFAULT)
+        cluster = nodes(a=2, b=2, k=2)
+        self.core = Scheduler(cluster, TABLE, planner, DEFAULT, preempted_return=True)
+        self.cluster = cluster
+        self.now_s = 0.0
+        self.jobs: dict[int, tuple[int, ...]] = {}
+        self.paused: set[int] = set()
+        self.lost: set[str] = set()
+
+    def do(self, action: str, number: int) -> None:
+        """number: chooses among what there is."""
+        self.now_s += 10.0
+        open_jobs = sorted(self.core.data.ledger.jobs.id.tolist())
+        if action == "submit":
+            job = len(self.jobs)
+            self.jobs[job] = [(1,), (2,), (1, 2), (1, 2, 4), (2, 4)][number % 5]
+            first = self.jobs[job][number % len(self.jobs[job])]
+            made = Job(JobId(job), "net", first, 1e6, devices=self.jobs[job])
+            self.handle(JobsSubmitted(self.now_s, (made,)))
+        elif action == "end round":
+            self.end_round(number)
+        elif action == "resume" and self.paused:
+            job = sorted(self.paused)[number % len(self.paused)]
+            self.paused.discard(job)
+            if JobId(job) in self.core.data.paused_jobs or JobId(job) in self.core.data.ledger:
+                self.handle(JobsPaused(self.now_s, np.array([job]), paused=False))
+        elif action == "lose" or action == "find":
+            name = self.cluster.nodes[number % 3].name
+            if (name in self.lost) == (action == "find"):
+                self.lost ^= {name}
+                event = NodeLost if action == "lose" else NodeRecovered
+                self.handle(event(self.now_s, name))
+        elif open_jobs and action == "pause":
+            job = open_jobs[number % len(open_jobs)]
+            self.paused.add(job)
+            self.handle(JobsPaused(self.now_s, np.array([job]), paused=True))
+        elif open_jobs and action == "cancel":
+            self.handle(JobsCancelled(self.now_s, (JobId(open_jobs[number % len(open_jobs)]),)))
+
+    def end_round(self, number: int) -> None:
+        """One of the jobs that ran completes now and then."""
+        running = self.core.data.round
+        if not running.active:
+            return
+        assert running.in_force is not None
+        report = round_report(running.in_force, self.now_s, 10.0)
+        if number % 3 == 0 and len(report.steps):
+            report.steps[number % len(report.steps)] = 1e6
+        self.handle(report)
+
+    def handle(self, event: Event) -> None:
+        for command in handle_all(self.core, event):
+            if isinstance(command, StartRound):
+                self.check(command)
+        invariants.check(self.core)
+
+    def check(self, round_: StartRound) -> None:
+        used = round_.devices.tolist()
+        assert len(used) == len(set(used)), "a device has two jobs"
+        lost = [self.cluster.nodes[n].name in self.lost for n in self.cluster.device_node[used]]
+        assert not any(lost)
+        for job, count in numbers_of(round_).items():
+            assert count in self.jobs[job]
+
+
+@pytest.mark.parametrize("policy", ["sia", "pollux", "elastic_srpt", "las_aware"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_device_has_two_jobs_whatever_happens(policy: str, data: st.DataObject) -> None:
+    world = _World(policy)
+    actions = [
+        "submit",
+        "submit",
+        "end round",
+        "end round",
+        "pause",
+        "resume",
+        "cancel",
+        "lose",
+        "find",
+    ]
+    for _ in range(data.draw(st.integers(1, 25))):
+        world.do(data.draw(st.sampled_from(actions)), data.draw(st.integers(0, 30)))
+
+
+def test_a_paused_job_does_not_come_back_to_devices_of_another_number() -> None:
+    core = core_of(a=4)
+    first = started_round(handle_all(core, submit(1, 2)))
+    handle_all(core, JobsPaused(10.0, np.array([1]), paused=True))
+    second = started_round(handle_all(core, round_report(first, 20.0, 100.0)))
+    handle_all(core, JobsCancelled(30.0, (JobId(2),)))
+    handle_all(core, round_report(second, 40.0, 100.0))
+    third = started_round(handle_all(core, JobsPaused(50.0, np.array([1]), paused=False)))
+    assert numbers_of(third) == {1: 4}
+    assert sorted(third.devices.tolist()) == [0, 1, 2, 3]

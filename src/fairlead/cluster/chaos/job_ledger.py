@@ -1,5 +1,6 @@
 """The ledgers that the jobs wrote, and the rules that must hold of them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -66,6 +67,12 @@ def count_prepared(folder: Path) -> int:
         bool(before.steps) and after.first_at < before.steps[-1].at
         for before, after in pairwise(leaders)
     )
+
+
+def count_resized(folder: Path) -> int:
+    """Attempts of a job that trained with another number of ranks than the one before."""
+    ranks = Counter(log.attempt for log in read_attempts(folder) if log.loaded is not None)
+    return sum(before != after for before, after in pairwise(ranks[one] for one in sorted(ranks)))
 
 
 def _apply_record(log: AttemptLog, words: list[str]) -> None:

@@ -20,7 +20,7 @@ from fairlead.cluster.chaos.cluster import (
 from fairlead.cluster.chaos.disk import command_of, footprint
 from fairlead.cluster.chaos.fault_kinds import FAULTS
 from fairlead.cluster.chaos.faults import Fault
-from fairlead.cluster.chaos.job_ledger import count_prepared
+from fairlead.cluster.chaos.job_ledger import count_prepared, count_resized
 from fairlead.cluster.chaos.search_load import SearchLoad
 from fairlead.cluster.chaos.workload import JobLoad
 from fairlead.cluster.server.kernel_compiler import compile_in_child
@@ -62,6 +62,7 @@ class TrialSummary:
     starts: int = 0
     resumed: int = 0  # of these, by a process that was parked
     prepared: int = 0  # of these, beside the attempt before it
+    resized: int = 0  # of these, with another number of devices
     refused: int = 0
     searches: int = 0
     violations: list[str] = field(default_factory=list)
@@ -204,6 +205,7 @@ class _Session:
         self.outcome.starts += len(ledgers)
         self.outcome.resumed += sum(path.read_bytes()[:1] == b"R" for path in ledgers)
         self.outcome.prepared += sum(map(count_prepared, cluster.folders.ledger.iterdir()))
+        self.outcome.resized += sum(map(count_resized, cluster.folders.ledger.iterdir()))
         self.outcome.violations.extend(_leaks(cluster, before))
         self.outcome.violations.extend(cluster.stop())
         self.outcome.violations.extend(_leftovers(cluster))

@@ -142,8 +142,11 @@ class ActiveRound:
         )
 
     def release(self, groups: Ints) -> None:
-        """These job groups hold none of their devices any more: they start anew."""
+        """These job groups hold none of their devices any more, and do not come back to those that they had:
+        they start anew."""
         self.job_group = np.where(np.isin(self.job_group, groups), -1, self.job_group)
+        for job in self.ledger.group_ids()[groups].ravel().tolist():
+            self.remembered.forget(job)
 
     def renumber(self, row: Ints | None) -> None:
         """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""
