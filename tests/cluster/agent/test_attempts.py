@@ -134,7 +134,19 @@ def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
     one.exited(0, -15, ended(0, -15), 9.0)
     one.record_exit(9.0)
     status = one.status(10.0)
-    assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, 0, False, -1)
+    assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, -15, False, -1)
+
+
+@pytest.mark.parametrize("reason", ["preempted", "paused", AGENT_LEAVES, EXPIRED])
+def test_what_was_told_to_stop_has_not_ended_well(reason: str) -> None:
+    """The server takes a gang for complete whose ranks have all ended with 0, on whatever nodes."""
+    one = start(unmanaged=True, has_rank_0=False, world_size=2)
+    one.started(1.0)
+    one.stop(reason, 4.0)
+    one.exited(0, -15, ended(0, -15), 5.0)
+    one.record_exit(5.0)
+    status = one.status(6.0)
+    assert (status.exit_code, status.failure, status.reason) == (-15, None, reason)
 
 
 def test_the_rate_of_an_unmanaged_job_that_goes_on_after_it_was_told_to_stop_is_that_of_its_steps() -> (

@@ -244,7 +244,7 @@ class NodeAttempt:
         if code == EXIT_IO and failure is not None and not unmanaged:
             self.exits.unsaved = sentence(failure, self.assignment.world_size)
         if code == 0 or self._was_asked(code, failure):
-            if code and not unmanaged:  # no failure, but not the end of a job either
+            if code:  # no failure, but not the end of a job either, whatever ranks elsewhere did
                 self.exits.code = code
             if early and self._is_missed(rank, began=began):
                 return self._note_missed(rank)

@@ -368,7 +368,7 @@ class Attempt:
     def unsaved(self) -> str:
         """Why its work could not be saved as it ended; "" = it was, as far as is known."""
         for status in self.statuses.values():
-            if status.unsaved or status.exit_code == EXIT_IO:
+            if status.unsaved or (status.exit_code == EXIT_IO and not self.row.spec.unmanaged):
                 return status.unsaved or "its work could not be saved"
         return ""
 
