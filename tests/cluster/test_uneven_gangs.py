@@ -3,11 +3,14 @@
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cluster.cluster import running, until
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.loaded_checkpoint import RESUMED
 
+TURNS = ("--round", "2", "--restart-cost", "0.05", "--policy", "las_aware")
 TWO_NODES = {"node-a": "v100=1", "node-b": "v100=1"}
 # The ranks that a file names end at once, the others once it names all.
 PROGRAM = """
@@ -31,6 +34,10 @@ def _submit(client: Client, folder: Path, ends: str, **more: object) -> int:
     return job
 
 
+def _resumed(client: Client, job: int) -> int:
+    return sum(row.origin.startswith(RESUMED) for row in client.attempts(job))
+
+
 def _lines(folder: Path, name: str) -> list[str]:
     file = folder / name
     return file.read_text().splitlines() if file.exists() else []
@@ -52,3 +59,28 @@ def test_a_gang_of_which_a_rank_is_killed_is_not_complete_whatever_the_other_has
         client.resume(job)
         until(lambda: client.job(job).state == "completed")
         assert [len(_lines(folder, f"{rank}.ended")) for rank in (0, 1)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("agents", "first"),
+    [({"node-a": "v100=2"}, "0"), (TWO_NODES, "0"), (TWO_NODES, "1")],
+    ids=["one node", "rank 0 first", "rank 1 first"],
+)
+def test_a_gang_of_which_a_rank_has_ended_is_parked_and_goes_on(
+    tmp_path: Path, agents: dict[str, str], first: str
+) -> None:
+    other = "1" if first == "0" else "0"
+    with running(tmp_path, TURNS, agents) as cluster, cluster.client() as client:
+        folders = [tmp_path / "one", tmp_path / "two"]
+        jobs = [_submit(client, folder, first, park="stop") for folder in folders]
+        until(lambda: all(_resumed(client, job) >= 2 for job in jobs))
+        for job, folder in zip(jobs, folders, strict=True):
+            assert client.job(job).lost_steps == 0 == client.job(job).failures
+            assert client.job(job).state in ("running", "preempted")
+            (folder / "ends").write_text("01")
+        until(lambda: all(client.job(job).state == "completed" for job in jobs))
+        for job, folder in zip(jobs, folders, strict=True):
+            for rank in (first, other):
+                assert _lines(folder, f"{rank}.pids") == _lines(folder, f"{rank}.ended")
+            assert client.job(job).lost_steps == 0 == client.job(job).failures
+        until(lambda: not any(node.parked for node in client.nodes()))

@@ -46,9 +46,13 @@ class RankExits:
         """Return whether the kernel has killed processes of this node for lack of memory since."""
         return oom_kills() > self._oom_kills
 
+    def are_all(self, ranks: int) -> bool:
+        """Return whether all ranks here, of which there are so many, have ended."""
+        return len(self._codes) == ranks
+
     def ended_by(self, until_s: float, ranks: int) -> bool:
         """Return whether all ranks here, of which there are so many, had ended by then, monotonic."""
-        return len(self._codes) == ranks and self.ended_s <= until_s
+        return self.are_all(ranks) and self.ended_s <= until_s
 
     def note(self, rank: int, code: int, at_s: float, *, early: bool = False) -> None:
         """A rank has ended. early: before all steps were done, and not because it was told to."""

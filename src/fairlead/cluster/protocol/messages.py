@@ -236,6 +236,11 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # of its ranks' devices here, once after each measurement; () = nothing new, or not known
     usage: Annotated[tuple[DeviceUsage, ...], Meta(max_length=65536)] = ()
 
+    @property
+    def is_through(self) -> bool:
+        """Whether all ranks here have come to their end: with 0, and not because they were told to."""
+        return self.state == "ended" and self.exit_code == 0 and not self.terminated
+
 
 class ParkedAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An attempt that is over, and whose ranks on a node keep their state in its memory."""

@@ -255,6 +255,9 @@ def _unkept_s(attempt: Attempt) -> float:
     likes, and of another the saves fail."""
     assert attempt.leader is not None
     if attempt.row.starts_over:
-        return attempt.leader.ran_s
+        ran_s = max(one.ran_s for one in attempt.statuses.values())  # rank 0 may have ended
+        steps_per_s = attempt.measured() or attempt.rate
+        before_s = attempt.from_step / steps_per_s if steps_per_s > 0 else 0.0
+        return ran_s + before_s  # of a program that was parked, also what it did before
     rate, lost = attempt.measured(), attempt.progress() - attempt.resumable_steps()
     return min(lost / rate, attempt.leader.ran_s) if rate and lost > 0 else 0.0
