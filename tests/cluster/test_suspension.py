@@ -322,8 +322,19 @@ def test_what_does_not_fit_into_the_memory_for_it_is_ended(tmp_path: Path) -> No
             job = next(job for job in (0, 1) if client.job(job).starts >= 2)
             until(lambda: len({pid for pid, _ in _counts(paths[job])}) == 2)
             assert client.job(job).lost_steps > 0
+            _check_it_is_spared(client, job)
     finally:
         cluster.stop()
+
+
+def _check_it_is_spared(client: Client, job: int) -> None:
+    """A job that has lost all that it had done by a preemption does not lose it at each round."""
+    other, starts = 1 - job, client.job(job).starts
+    round_then = client.status().round
+    until(lambda: client.status().round > round_then + 4)
+    assert (client.job(job).starts, client.job(job).state) == (starts, "running")
+    client.cancel(job)
+    until(lambda: client.job(other).state == "running")
 
 
 TOOL = """#!/bin/sh
@@ -365,5 +376,11 @@ def test_a_program_of_which_that_fails_is_ended_and_told(tmp_path: Path) -> None
             expected = f"cuda-checkpoint --toggle --pid {pid}: exit code 3; no such context"
             until(lambda: expected in client.log(job)[0])
             assert client.job(job).failures == 0
+            assert client.attempts(job)[0].why == f"preempted; {expected}"
+            assert (
+                f"it could not be parked (node-a: {expected}), and is spared for that"
+                in " ".join(client.explain(job).facts)
+            )
+            _check_it_is_spared(client, job)
     finally:
         cluster.stop()

@@ -25,7 +25,9 @@ class RankExits:
         self.left = (
             -1
         )  # a rank that ended with 0 before its loop, while rank 0 is elsewhere; -1 = none
-        self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
+        self.unsaved = (
+            ""  # why a rank could not save as it ended, or stand still; "" = none has said so
+        )
 
     @property
     def has_failed(self) -> bool:

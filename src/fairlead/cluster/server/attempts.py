@@ -333,7 +333,7 @@ class Attempt:
             return END_OF_AGENT_REASON[own_reasons[0]], why
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
-        if trouble := self.killed_late or self.unsaved or self._raised_reason:
+        if trouble := self.unsaved or self.killed_late or self._raised_reason:
             return self.stop_end, f"{self.stopping}; {trouble}"
         return self.stop_end, self.stopping or "ended"
 
