@@ -154,7 +154,10 @@ class Suspension:
         for pid in pids:
             if why := await toggle(pid):
                 attempt.exits.unsaved = f"{TOOL} --toggle --pid {pid}: {why}"
-                self._say(attempt, f"{attempt.exits.unsaved}; it cannot go on")
+                cannot = f"{attempt.exits.unsaved}; it cannot go on"
+                self._say(attempt, cannot)
+                if not attempt.ended and not attempt.stop_order.given:
+                    attempt.ended_for(attempt.assignment.ranks[0].rank, cannot, time.monotonic())
                 self._end(attempt, attempt.grace_s)
                 return
         attempt.goes_on(time.monotonic())
