@@ -297,15 +297,18 @@ def _parked_on(client: Client, node: str) -> dict[int, int]:
     return {one.job: one.attempt for one in view.parked}
 
 
-def _with_agent(tmp_path: Path, *options: str, tool: str = "") -> Running:
-    """A cluster whose agent has these options. tool: text of a ``cuda-checkpoint`` that it finds."""
+def _with_agent(
+    tmp_path: Path, *options: str, tool: str = "", server: tuple[str, ...] = TURNS
+) -> Running:
+    """A cluster whose agent has these options, and whose server those. tool: text of a ``cuda-checkpoint``
+    that it finds."""
     folder = tmp_path / "bin"
     folder.mkdir()
     if tool:
         (folder / "cuda-checkpoint").write_text(tool)
         (folder / "cuda-checkpoint").chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    cluster = Running(tmp_path, (*TURNS, "--lease", "4", "--heartbeat", "0.3"))
+    cluster = Running(tmp_path, (*server, "--lease", "4", "--heartbeat", "0.3"))
     cluster.start()
     cluster.add_agent("node-a", "v100=1", *options, environment={"PATH": path})
     return cluster
@@ -322,8 +325,19 @@ def test_what_does_not_fit_into_the_memory_for_it_is_ended(tmp_path: Path) -> No
             job = next(job for job in (0, 1) if client.job(job).starts >= 2)
             until(lambda: len({pid for pid, _ in _counts(paths[job])}) == 2)
             assert client.job(job).lost_steps > 0
+            _check_it_is_spared(client, job)
     finally:
         cluster.stop()
+
+
+def _check_it_is_spared(client: Client, job: int) -> None:
+    """A job that has lost all that it had done by a preemption does not lose it at each round."""
+    other, starts = 1 - job, client.job(job).starts
+    round_then = client.status().round
+    until(lambda: client.status().round > round_then + 4)
+    assert (client.job(job).starts, client.job(job).state) == (starts, "running")
+    client.cancel(job)
+    until(lambda: client.job(other).state == "running")
 
 
 TOOL = """#!/bin/sh
@@ -351,6 +365,24 @@ def test_what_programs_have_on_their_devices_is_taken_off_and_brought_back(tmp_p
         cluster.stop()
 
 
+def test_what_has_lost_its_work_is_not_preferred_as_a_new_job_is(tmp_path: Path) -> None:
+    """Else two such jobs preempt each other at each round, and neither comes any further."""
+    server = ("--round", "4", "--restart-cost", "0.5", "--policy", "las_aware")
+    tool = TOOL.format(calls=tmp_path / "calls", end="exit 3")
+    cluster = _with_agent(tmp_path, tool=tool, server=server)
+    try:
+        with cluster.client() as client:
+            _submit(client, tmp_path)
+            until(lambda: any(client.job(job).state == "preempted" for job in (0, 1)))
+            job = next(job for job in (0, 1) if client.job(job).state == "preempted")
+            round_then = client.status().round
+            until(lambda: client.status().round > round_then + 3)
+            assert [client.job(one).starts for one in (0, 1)] == [1, 1]
+            assert client.job(job).state == "preempted"
+    finally:
+        cluster.stop()
+
+
 def test_a_program_of_which_that_fails_is_ended_and_told(tmp_path: Path) -> None:
     end = "echo no such context; exit 3"
     tool = TOOL.format(calls=tmp_path / "calls", end=end)
@@ -365,5 +397,11 @@ def test_a_program_of_which_that_fails_is_ended_and_told(tmp_path: Path) -> None
             expected = f"cuda-checkpoint --toggle --pid {pid}: exit code 3; no such context"
             until(lambda: expected in client.log(job)[0])
             assert client.job(job).failures == 0
+            assert client.attempts(job)[0].why == f"preempted; {expected}"
+            assert (
+                f"it could not be parked (node-a: {expected}), and is spared for that"
+                in " ".join(client.explain(job).facts)
+            )
+            _check_it_is_spared(client, job)
     finally:
         cluster.stop()

@@ -134,7 +134,41 @@ def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
     one.exited(0, -15, ended(0, -15), 9.0)
     one.record_exit(9.0)
     status = one.status(10.0)
-    assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, 0, False, -1)
+    assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, -15, False, -1)
+
+
+def test_a_gang_of_programs_runs_on_here_until_its_last_rank_has_ended() -> None:
+    one = start(unmanaged=True, suspend=True, ranks=TWO, world_size=3)
+    one.started(1.0)
+    one.exited(0, 0, None, 3.0)
+    assert (one.status(5.0).ran_s, one.is_through) == (4.0, False)
+    one.exited(1, 0, None, 6.0)
+    one.record_exit(6.0)
+    status = one.status(9.0)
+    assert (status.ran_s, status.exit_code, status.completed) == (5.0, 0, True)
+    assert one.is_through
+    assert status.is_through
+
+
+def test_a_program_goes_on_without_the_ranks_that_have_ended() -> None:
+    one = start(unmanaged=True, suspend=True, ranks=TWO, world_size=2, resumes=4)
+    one.started(1.0)
+    one.note_ended_before({1: 77}, 1.0)
+    one.exited(1, 0, None, 6.0)
+    one.record_exit(6.0)
+    assert (one.status(9.0).exit_code, one.status(9.0).completed) == (0, True)
+
+
+@pytest.mark.parametrize("reason", ["preempted", "paused", AGENT_LEAVES, EXPIRED])
+def test_what_was_told_to_stop_has_not_ended_well(reason: str) -> None:
+    """The server takes a gang for complete whose ranks have all ended with 0, on whatever nodes."""
+    one = start(unmanaged=True, has_rank_0=False, world_size=2)
+    one.started(1.0)
+    one.stop(reason, 4.0)
+    one.exited(0, -15, ended(0, -15), 5.0)
+    one.record_exit(5.0)
+    status = one.status(6.0)
+    assert (status.exit_code, status.failure, status.reason) == (-15, None, reason)
 
 
 def test_the_rate_of_an_unmanaged_job_that_goes_on_after_it_was_told_to_stop_is_that_of_its_steps() -> (

@@ -83,6 +83,22 @@ def test_no_program_goes_for_another_one(spawner: Spawner) -> None:
     assert [one.job for one in spawner.told] == [3, 4]
 
 
+def test_ranks_that_have_ended_need_no_process_to_go_on(spawner: Spawner) -> None:
+    """Those of a gang: the others may be parked on other nodes."""
+    parked = parked_of(spawner, 0)
+    parked.add_ended(program_of(1))
+    parked.clear()  # whoever owned processes has died
+    (told,) = parked.report()
+    assert (told.job, told.attempt, told.memory_bytes) == (1, 2, 0)
+    follows = replace(ASSIGNMENT, attempt=5, park=False, suspend=True, unmanaged=True)
+    for resumes, expected in ((2, True), (4, True), (0, False)):
+        found = parked.goes_on_as(replace(follows, resumes=resumes))
+        assert (found is not None and found.has_ended) == expected
+    parked.end([(1, 2)])
+    assert parked.report() == ()
+    assert spawner.told == [], "there is nothing to kill"
+
+
 def test_only_what_is_preempted_in_its_loop_is_parked(spawner: Spawner) -> None:
     parked = parked_of(spawner)
     assert parked.may_park(attempt_of(1), "preempted")

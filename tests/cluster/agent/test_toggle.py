@@ -129,6 +129,26 @@ def test_what_is_stopped_again_before_it_was_heard_to_go_on_stays_off_its_device
     assert attempt.status(8.0).ran_s == 0
 
 
+def test_a_program_that_cannot_come_back_fails_for_that(tool: Path, tmp_path: Path) -> None:
+    tool.write_text("#!/bin/sh\necho no such context\nexit 3\n")
+    found, attempt = _ordered_to_go_on(tmp_path, (1,))
+    sent: list[EndAttempt] = []
+    spawner: Any = SimpleNamespace(send=sent.append)
+    found._spawner = spawner
+
+    async def run() -> None:
+        found.resumed(attempt, 3.0)
+        await asyncio.gather(*found._tasks)
+
+    asyncio.run(run())
+    assert [one.attempt for one in sent] == [3]
+    attempt.exited(0, -15, None, time.monotonic())
+    attempt.record_exit(time.monotonic())
+    status, why = attempt.status(time.monotonic()), "exit code 3; no such context"
+    assert status.unsaved == f"{suspension.TOOL} --toggle --pid 1: {why}"
+    assert status.reason.endswith(f": {status.unsaved}; it cannot go on")
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_until_all_is_back_on_the_devices_a_program_does_nothing(
     tool: Path, tmp_path: Path, stopped: bool

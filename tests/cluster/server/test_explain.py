@@ -55,7 +55,7 @@ class State:
         self.solves = SimpleNamespace(state="ok", began_s=None, without_pairs="")
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
         self.early_s = 10.0
-        self.costs = SimpleNamespace(is_applied=lambda: True)
+        self.costs = SimpleNamespace(is_applied=lambda: True, why_not_parked=lambda _: "")
         self.cluster = Cluster((Node("a", "v100", 2), Node("b", "k80", 2), Node("c", "h100", 1)))
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():

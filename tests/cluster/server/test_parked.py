@@ -415,6 +415,38 @@ def _gang_that_went_on_on_one_node() -> tuple[Cluster, Attempt]:
     return cluster, attempt
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_gang_of_which_a_node_has_ended_goes_on_on_the_other(first: bool) -> None:
+    """Its progress is that of the ranks that still run, and nothing is lost when these are parked."""
+    cluster = _suspended()
+    row = cluster.row
+    row.spec = msgspec.structs.replace(row.spec, scale_factor=2)
+    row.saved_by = row.attempt = 0
+    attempt = cluster.parts.orders.assign(JOB, {"a": (0,), "b": (1,)}, "v100", 100.0)
+    ended, runs = ("a", "b") if first else ("b", "a")
+    status = AttemptStatus(job=JOB, attempt=1, state="ended", exit_code=0, wait_s=0.1, ran_s=2.0)
+    attempt.statuses[ended] = status
+    on = AttemptStatus(job=JOB, attempt=1, state="running", wait_s=0.1, ran_s=30.0)
+    attempt.statuses[runs] = on
+    assert attempt.progress() == 30 * attempt.rate
+    assert f"its {30 * attempt.rate:.0f} steps are lost" in lost_by_pause(cluster.state, row, {})[0]
+    attempt.stop(AttemptEnd.PREEMPTED)
+    cluster.report(ended, parked(1, 0 if ended == "a" else 1, first=0 if ended == "a" else 1))
+    cluster.report(runs, parked(1, 0 if runs == "a" else 1, first=0 if runs == "a" else 1))
+    done = {"state": "ended", "exit_code": 0, "terminated": True, "released": True}
+    attempt.statuses[runs] = msgspec.structs.replace(on, **done)
+    cluster.parts.ends.part_over(ended, attempt)
+    cluster.parts.ends.part_over(runs, attempt)
+    assert (row.steps, row.lost_steps, row.saved_by) == (30 * attempt.rate, 0, 1)
+    following = cluster.parts.orders.assign(JOB, {"a": (0,), "b": (1,)}, "v100", 100.0)
+    assert following.resumes == 1
+    through = AttemptStatus(job=JOB, attempt=2, state="ended", exit_code=0, resumed=True)
+    following.statuses[ended] = through
+    following.statuses[runs] = msgspec.structs.replace(on, attempt=2, ran_s=5.0, resumed=True)
+    assert following.has_begun
+    assert following.progress() == 35 * attempt.rate
+
+
 @pytest.mark.parametrize("heard", [False, True], ids=["it was not told", "it was withdrawn"])
 def test_a_gang_that_went_on_on_one_node_only_is_parked_again_as_a_whole(heard: bool) -> None:
     cluster, attempt = _gang_that_went_on_on_one_node()
@@ -423,7 +455,7 @@ def test_a_gang_that_went_on_on_one_node_only_is_parked_again_as_a_whole(heard: 
     programs.poll()
     assert cluster.unparked("a") == cluster.unparked("b") == ()
     if heard:
-        attempt.statuses["b"] = AttemptStatus(job=JOB, attempt=4, state="ended", exit_code=0)
+        attempt.statuses["b"] = AttemptStatus(job=JOB, attempt=4, state="ended")
     parts.ends.part_over("a", attempt)
     parts.ends.part_over("b", attempt)
     programs.poll()

@@ -167,6 +167,38 @@ def test_a_program_that_found_no_room_is_spared_while_what_took_it_is_parked() -
     assert starts.can_suspend(attempt_beside(two))
 
 
+def test_a_program_that_a_node_cannot_park_is_spared_there_whatever_else_is_parked() -> None:
+    state = _state()
+    starts = MeasuredStarts(state)
+    parts = AttemptParts(state, (starts,))
+    state.registry.jobs[1] = row = _row(1)
+    row.spec = JobSpec(command=("x",), total_steps=100, unmanaged=True, park="stop")
+    beside = ParkedAttempt(job=7, attempt=1, ranks=())
+    for name in ("n", "m"):
+        add_node(state.fleet, name, parked=(beside,))
+
+    def attempt_on(name: str) -> Attempt:
+        return parts.orders.assign(1, {name: (0,)}, "v100", 0.0)
+
+    attempt = attempt_on("n")
+    attempt.statuses["n"] = AttemptStatus(
+        job=1, attempt=1, state="ended", ran_s=3.0, exit_code=-15, unsaved="the tool: exit code 3",
+        order_id=attempt.record.order_id,
+    )  # fmt: skip
+    parts.orders.stop(1, AttemptEnd.PREEMPTED)
+    parts.ends.end(attempt)
+    assert attempt.record.why == "preempted; the tool: exit code 3"
+    assert starts.why_not_parked(1) == "n: the tool: exit code 3"
+    assert starts.waiting_anew() == [1], "it is no new job, and not preferred as those are"
+    add_node(state.fleet, "n", parked=())
+    assert not starts.can_suspend(attempt_on("n"))
+    parts.orders.stop(1, AttemptEnd.PREEMPTED)
+    del state.registry.jobs[1]
+    starts.forget_closed()
+    assert starts.why_not_parked(1) == ""
+    assert starts.waiting_anew() == []
+
+
 def _resumed(
     job: int, attempt: int, seconds: float, origin: str = "resumed at step 5"
 ) -> AttemptRow:

@@ -25,7 +25,9 @@ class RankExits:
         self.left = (
             -1
         )  # a rank that ended with 0 before its loop, while rank 0 is elsewhere; -1 = none
-        self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
+        self.unsaved = (
+            ""  # why a rank could not save as it ended, or stand still; "" = none has said so
+        )
 
     @property
     def has_failed(self) -> bool:
@@ -46,9 +48,13 @@ class RankExits:
         """Return whether the kernel has killed processes of this node for lack of memory since."""
         return oom_kills() > self._oom_kills
 
+    def are_all(self, ranks: int) -> bool:
+        """Return whether all ranks here, of which there are so many, have ended."""
+        return len(self._codes) == ranks
+
     def ended_by(self, until_s: float, ranks: int) -> bool:
         """Return whether all ranks here, of which there are so many, had ended by then, monotonic."""
-        return len(self._codes) == ranks and self.ended_s <= until_s
+        return self.are_all(ranks) and self.ended_s <= until_s
 
     def note(self, rank: int, code: int, at_s: float, *, early: bool = False) -> None:
         """A rank has ended. early: before all steps were done, and not because it was told to."""

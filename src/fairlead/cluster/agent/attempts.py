@@ -1,6 +1,7 @@
 """The agent's record of one attempt of a job. It is told, and tells; it does nothing by itself."""
 
 import signal
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
@@ -155,6 +156,26 @@ class NodeAttempt:
         self.addresses = replace(self.addresses, progress_port=progress_port, files_of=files_of)
         self.times.put_off()
 
+    def note_ended_before(self, living: Collection[int], now: float) -> None:
+        """Note that it goes on with these ranks: the others here had come to their end before."""
+        for rank in self.assignment.ranks:
+            if rank.rank not in living:
+                self.exits.note(rank.rank, 0, now)
+
+    def ended_before(self, number: int, now: float) -> None:
+        """Note that all its ranks here came to their end as this attempt of the job: it has nothing to do."""
+        self.addresses = replace(self.addresses, files_of=number)
+        self.note_ended_before((), now)
+        self.record_exit(now)
+
+    @property
+    def is_through(self) -> bool:
+        """Return whether the ranks here of a gang of programs, which are stopped as they are, have all come
+        to their end: it has nothing more to do here, also once it has stood still elsewhere."""
+        gang = len(self.assignment.ranks) < self.assignment.world_size
+        well = self.ended and self.exits.code == 0 and not self.exits.terminated
+        return self.assignment.suspend and gang and well
+
     def goes_on(self, at_s: float) -> None:
         """Its program goes on since then (monotonic), with what it has on its devices."""
         self.times.record_hello(at_s)
@@ -239,12 +260,13 @@ class NodeAttempt:
         unmanaged = self.assignment.unmanaged
         early = not (unmanaged or self.finishing or self.stop_order.given)
         self.exits.note(rank, code, now, early=early)
-        if not self.hears_rank_0 or rank == 0:
+        runs_on = unmanaged and code == 0 and not self.exits.are_all(len(self.assignment.ranks))
+        if not runs_on and (not self.hears_rank_0 or rank == 0):
             self.times.pause(now)
         if code == EXIT_IO and failure is not None and not unmanaged:
             self.exits.unsaved = sentence(failure, self.assignment.world_size)
         if code == 0 or self._was_asked(code, failure):
-            if code and not unmanaged:  # no failure, but not the end of a job either
+            if code:  # no failure, but not the end of a job either, whatever ranks elsewhere did
                 self.exits.code = code
             if early and self._is_missed(rank, began=began):
                 return self._note_missed(rank)

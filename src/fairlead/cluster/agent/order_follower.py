@@ -164,6 +164,9 @@ class OrderFollower:
         if why:
             attempt.failed(-1, why, now)
             attempt.record_exit(now)
+        elif parked is not None and parked.has_ended:
+            attempt.ended_before(parked.key[1], now)
+            self._attempts.keep_end(attempt)
         self._logs.follow(assignment)
         self._changed()
 

@@ -136,8 +136,8 @@ class ParkedAttempts:
             self._end(attempt)
 
     def suspend(self, order: Suspend) -> bool:
-        """Park the ranks of an attempt, programs without the iterator, as they are. Returns whether they are;
-        if not they run on."""
+        """Park the ranks of an attempt, programs without the iterator, as they are, but for those that have
+        come to their end. Returns whether they are; if not they run on."""
         job, number = order.job, order.attempt
         attempt = self._running.get((job, number))
         if attempt is None or not (attempt.launch.suspends and attempt.is_whole):
@@ -179,7 +179,7 @@ class ParkedAttempts:
             and before.launch.token == attempt.launch.token
             and before.ending.kill_s is None
             and numbers[0] == numbers[1]
-            and len(before.processes.leaders) == len(numbers[0])
+            and bool(before.processes.leaders)  # where one has ended since, all are ended
         )
 
     def resume(self, attempt: SpawnedAttempt, logs: list[int]) -> bool:

@@ -29,6 +29,7 @@ class ParkedJob:
     memory_bytes: int
     since_s: float  # monotonic
     is_suspended: bool  # programs without the iterator, as they are
+    has_ended: bool = False  # and nothing is left of them: the ranks here have come to their end
 
 
 class ParkedJobs:
@@ -102,6 +103,20 @@ class ParkedJobs:
                 self._end(one.key)
         self._changed()
 
+    def add_ended(self, attempt: NodeAttempt) -> None:
+        """The ranks here of a gang of programs have come to their end. Where those elsewhere are parked, what
+        goes on with them has nothing to do here."""
+        self._by_key[attempt.key] = ParkedJob(
+            key=attempt.key,
+            token=attempt.token,
+            ranks=attempt.assignment.ranks,
+            memory_bytes=0,
+            since_s=time.monotonic(),
+            is_suspended=True,
+            has_ended=True,
+        )
+        self._changed()
+
     def remove(self, key: Key) -> None:
         """Its processes have ended, or go on."""
         self._ending.discard(key)
@@ -110,7 +125,7 @@ class ParkedJobs:
 
     def clear(self) -> None:
         """Whoever owned the processes has died, and they with it."""
-        self._by_key.clear()
+        self._by_key = {key: one for key, one in self._by_key.items() if one.has_ended}
         self._ending.clear()
         self._changed()
 
@@ -132,7 +147,9 @@ class ParkedJobs:
                 self._end(key)
 
     def _end(self, key: Key) -> None:
-        if key not in self._ending:
+        if self._by_key[key].has_ended:
+            self.remove(key)
+        elif key not in self._ending:
             self._ending.add(key)
             self._spawner.send(EndParked(job=key[0], attempt=key[1]))
 

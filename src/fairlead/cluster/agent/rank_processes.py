@@ -37,6 +37,7 @@ class RankProcesses:
         default_factory=dict
     )  # rank -> its process before exec
     unstarted: set[int] = field(default_factory=set)  # ranks whose program never ran
+    has_failed: bool = False  # has a rank ended with another code than 0?
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
     sessions: set[int] = field(default_factory=set)
     born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
@@ -72,6 +73,11 @@ class RankProcesses:
         self.sessions.add(pid)
         found = proc.process(pid)
         self.born.append((pid, found.start_time if found else 0))
+
+    def end(self, pid: int, code: int) -> int:
+        """A leader has ended, with this exit code. Returns its rank."""
+        self.has_failed |= code != 0
+        return self.leaders.pop(pid)
 
     @property
     def pids(self) -> dict[int, int]:

@@ -106,11 +106,11 @@ class SpawnedAttempt:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the programs of all its ranks run, and it is not ended yet."""
-        all_run = self.processes.have_begun and len(self.processes.leaders) == len(
-            self.launch.ranks
-        )
-        return self.claim.locks is not None and all_run and self.ending.kill_s is None
+        """Whether the programs of all its ranks run, but for those that have come to their end, and it is not
+        ended yet."""
+        processes = self.processes
+        run = processes.have_begun and bool(processes.leaders) and not processes.has_failed
+        return self.claim.locks is not None and run and self.ending.kill_s is None
 
     def may_share_devices(self, other: "SpawnedAttempt") -> bool:
         """Return whether their devices are different, or to be shared. A job never runs beside itself."""

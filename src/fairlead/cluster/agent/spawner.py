@@ -429,7 +429,7 @@ class Spawner:
                 self._early_exits[pid] = os.waitstatus_to_exitcode(status)
 
     def _reaped(self, attempt: SpawnedAttempt, pid: int, code: int) -> None:
-        rank = attempt.processes.leaders.pop(pid)
+        rank = attempt.processes.end(pid, code)
         self._handle_pending_exec(attempt, rank)  # first: it may say why
         at_s = self._warden.exit_s(attempt.processes.key_of(pid))
         if rank not in attempt.processes.unstarted:

@@ -111,6 +111,7 @@ class SpawnerEvents:
                 attempt.started(message.free_s)
                 self._parked.remove((message.job, attempt.assignment.resumes))
                 if message.resumed_s is not None:
+                    attempt.note_ended_before(message.pids.keys(), message.resumed_s)
                     self._suspension.resumed(attempt, message.resumed_s)
             case Released():
                 attempt.release(message.at_s)
@@ -131,6 +132,8 @@ class SpawnerEvents:
                 self._forget_leaders(attempt.key)
                 attempt.record_exit(at_s)
                 self._attempts.keep_end(attempt)
+                if attempt.is_through:
+                    self._parked.add_ended(attempt)
                 self._progress.forget(attempt.key)
                 self._refuse_rank(attempt)
         self._changed()

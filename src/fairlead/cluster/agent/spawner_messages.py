@@ -127,7 +127,7 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All ranks run."""
+    """All ranks run; of what was parked, those that had not come to their end."""
 
     job: int
     attempt: int

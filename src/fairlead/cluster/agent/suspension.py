@@ -140,7 +140,8 @@ class Suspension:
         )  # whoever is to have its devices waits no longer
         for pid in pids:
             if why := await toggle(pid, until_s - time.monotonic()):
-                self._say(attempt, f"{TOOL} --toggle --pid {pid}: {why}; it is ended instead")
+                attempt.exits.unsaved = f"{TOOL} --toggle --pid {pid}: {why}"
+                self._say(attempt, f"{attempt.exits.unsaved}; it is ended instead")
                 for other in done:
                     await toggle(other, until_s - time.monotonic())
                 self._end(attempt, until_s - time.monotonic())
@@ -152,7 +153,11 @@ class Suspension:
     async def _toggle_back(self, attempt: NodeAttempt, pids: Collection[int]) -> None:
         for pid in pids:
             if why := await toggle(pid):
-                self._say(attempt, f"{TOOL} --toggle --pid {pid}: {why}; it cannot go on")
+                attempt.exits.unsaved = f"{TOOL} --toggle --pid {pid}: {why}"
+                cannot = f"{attempt.exits.unsaved}; it cannot go on"
+                self._say(attempt, cannot)
+                if not attempt.ended and not attempt.stop_order.given:
+                    attempt.ended_for(attempt.assignment.ranks[0].rank, cannot, time.monotonic())
                 self._end(attempt, attempt.grace_s)
                 return
         attempt.goes_on(time.monotonic())

@@ -227,14 +227,18 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failure: Failure | None = None  # of an end that was nobody's wish
     # A rank here, with rank 0 on another node, that has ended with 0 before it came to its loop; -1 = none
     left: CountOrNone = -1
-    unsaved: Text = (
-        ""  # why its work could not be saved as it ended; "" = it was, as far as is known
-    )
+    # Why its work could not be saved, or parked, as it ended; "" = it was, as far as is known
+    unsaved: Text = ""
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks
     spawner_death: SpawnerDeath | None = None  # that it ended with
     # of its ranks' devices here, once after each measurement; () = nothing new, or not known
     usage: Annotated[tuple[DeviceUsage, ...], Meta(max_length=65536)] = ()
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all ranks here have come to their end: with 0, and not because they were told to."""
+        return self.state == "ended" and self.exit_code == 0 and not self.terminated
 
 
 class ParkedAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,10 +1,14 @@
 """Statuses of attempts as nodes report them, and what follows from these."""
 
+import signal
+from collections.abc import Iterable, Sequence
+
 from msgspec.structs import replace
 
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.protocol.plausible import MAX_RATE
 
+PLACES = "; rank"  # behind it a sentence says where ranks stand
 MIN_TRAINED_S = 1.0  # of training, for an attempt to have a rate of its own
 
 
@@ -48,3 +52,30 @@ def steps_took_s(status: AttemptStatus) -> float:
         return status.trained_s
     age_s = status.step_age_s if status.state == "running" else 0.0
     return max(status.ran_s - max(age_s, 0.0), 0.0)
+
+
+def all_ran_s(leader: AttemptStatus, more_s: float, others: Sequence[AttemptStatus]) -> float:
+    """Seconds for which all ranks of an attempt have run that have something to do. more_s: since the node of
+    rank 0 said this; others: what the other nodes said. A rank that has begun waits for those on other nodes,
+    and makes no progress; one that has come to its end is not waited for."""
+    ran_s = [(leader.ran_s + more_s, leader), *((one.ran_s, one) for one in others)]
+    working = [seconds for seconds, one in ran_s if not one.is_through]
+    return min(working) if working else max(seconds for seconds, _ in ran_s)
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """One sentence of those of several nodes: what they say alike is said once, then where ranks stand."""
+    first, *others = [one for one in sentences if one] or [""]
+    places = [place for one in others if (place := one[one.find(PLACES) + 2 :]) and PLACES in one]
+    rest = [one for one in others if PLACES not in one and one != first]
+    return "; ".join([first, *places, *rest])
+
+
+def was_killed(failure: Failure | None) -> bool:
+    """Return whether a rank was killed."""
+    return failure is not None and failure.exit_code == -signal.SIGKILL
+
+
+def follows(failure: Failure | None) -> bool:
+    """Return whether a rank failed for another one's end."""
+    return failure is not None and failure.secondary

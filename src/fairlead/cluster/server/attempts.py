@@ -1,7 +1,6 @@
 """The starts of jobs: from the order to a node until the last rank has ended and all is booked."""
 
 import math
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,14 +15,21 @@ from fairlead.cluster.protocol.messages import (
     Rank,
 )
 from fairlead.cluster.protocol.plausible import MAX_RATE
-from fairlead.cluster.server.attempt_statuses import MIN_TRAINED_S, measured_rate, steps_took_s
+from fairlead.cluster.server.attempt_statuses import (
+    MIN_TRAINED_S,
+    all_ran_s,
+    follows,
+    joined,
+    measured_rate,
+    steps_took_s,
+    was_killed,
+)
 from fairlead.cluster.server.death_judge import DeathDecision, DeathKey
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
 )
 
-PLACES = "; rank"  # behind it a sentence says where ranks stand
 MAX_EXTRAPOLATION_S = 4.0  # nothing is expected of a job beyond so much time without news
 
 
@@ -55,6 +61,7 @@ class Attempt:
     ended_s: dict[str, float] = field(default_factory=dict)  # node -> when it ended there, as told
     stalled: bool = False  # its first node says that it makes no progress
     progress_reported: bool = False  # has an unmanaged job's first word of its steps been booked?
+    begin_noted: bool = False  # and that its rank 0 has begun?
     finishing_since: float | None = None  # its steps are done, as the server heard then
     colocated: tuple[AttemptKey, ...] = ()  # that share its devices in the round in force
     agent_death: DeathKey | None = None  # an agent of its nodes died while it ran there
@@ -92,17 +99,13 @@ class Attempt:
         """Node -> what of it keeps the attempt from beginning there, as it said last."""
         if self.stopping:
             return {}
-        return {
-            node: status.obstacle for node, status in list(self.statuses.items()) if status.obstacle
-        }
+        return {node: one.obstacle for node, one in list(self.statuses.items()) if one.obstacle}
 
     @property
     def directory_problems(self) -> dict[str, str]:
         """Node -> what is wrong there with the directory that it saves to."""
-        statuses = list(self.statuses.items())
-        return {
-            node: status.directory_problem for node, status in statuses if status.directory_problem
-        }
+        told = list(self.statuses.items())
+        return {node: one.directory_problem for node, one in told if one.directory_problem}
 
     def has_left(self, node: str) -> bool:
         """Whether it has no devices of a node any more: it has ended there, or saves before it is parked."""
@@ -143,9 +146,7 @@ class Attempt:
             done = row.countable(max(self.from_step, row.acknowledged_steps))
         else:
             done = row.countable(self._steps_by_time(leader, age_s))
-            if (
-                len(self._others_ran_s()) < len(self.nodes) - 1
-            ):  # some have said nothing, since a restart perhaps
+            if not self._all_have_told:  # since a restart perhaps
                 done = row.countable(max(self.from_step, row.acknowledged_steps))
         return min(done, row.total_steps)
 
@@ -153,9 +154,9 @@ class Attempt:
         """Steps that its run time is worth, as of ``age_s`` seconds after that was said; may be more than
         the job has."""
         runs = leader.state == "running" and not self.stopping and not self.lost
-        ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
-        # A rank that has begun waits for those on other nodes, and makes no progress
-        return self.from_step + self.rate * min([ran_s, *self._others_ran_s()])
+        more_s = max(age_s, 0.0) if runs else 0.0
+        others = [one for node, one in list(self.statuses.items()) if node != self.first_node]
+        return self.from_step + self.rate * all_ran_s(leader, more_s, others)
 
     def is_overdue(self, leader: AttemptStatus | None, age_s: float = 0.0) -> bool:
         """Whether it has run for longer than all steps of its job take, which tells of none."""
@@ -164,15 +165,30 @@ class Attempt:
             return False
         return self._steps_by_time(leader, age_s) >= self.row.total_steps
 
-    def _others_ran_s(self) -> list[float]:
-        """Seconds for which its ranks have run on each node but the first, as far as these have said."""
-        return [h.ran_s for node, h in list(self.statuses.items()) if node != self.first_node]
+    @property
+    def _all_have_told(self) -> bool:
+        """Whether all its nodes but the first have said something of it."""
+        return self.nodes.keys() <= {*list(self.statuses), self.first_node}
 
     @property
     def _waits_for_others(self) -> bool:
         """Whether ranks on some node have not begun, as far as is known."""
-        others_s = self._others_ran_s()
-        return len(others_s) < len(self.nodes) - 1 or 0.0 in others_s
+        others = [one for node, one in list(self.statuses.items()) if node != self.first_node]
+        waits = any(one.ran_s == 0.0 and not one.is_through for one in others)
+        return waits or not self._all_have_told
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs on a node, as that said last: rank 0 may have come to its end."""
+        return any(one.state == "running" for one in list(self.statuses.values()))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether rank 0 of a job without the iterator runs; or others do, where it had come to its end as an
+        earlier attempt."""
+        one = self.leader
+        goes_on = one is not None and one.is_through and one.resumed and self.runs
+        return goes_on or (one is not None and one.state == "running")
 
     def expected(self, now: float) -> float:
         """Steps of the job done by ``now``, monotonic: those known of, and what it does since at its rate."""
@@ -226,9 +242,11 @@ class Attempt:
     @property
     def is_suspended(self) -> bool:
         """Whether its program, which has no iterator, was stopped as it is on all nodes, and is parked; or
-        still is, on those where it never went on."""
-        stopped = {name for name, status in list(self.statuses.items()) if status.released}
-        whole = stopped | self.never_resumed_on >= self.nodes.keys()
+        still is, on those where it never went on. Where its ranks have come to their end none needs to be."""
+        told = list(self.statuses.items())
+        stopped = {name for name, status in told if status.released}
+        through = {name for name, status in told if status.is_through}
+        whole = stopped | through | self.never_resumed_on >= self.nodes.keys()
         return self.row.spec.is_suspended and bool(stopped) and whole
 
     @property
@@ -258,7 +276,7 @@ class Attempt:
             not self.lost
             and leader is not None
             and leader.completed
-            and all(h.exit_code == 0 and not h.terminated for h in list(self.statuses.values()))
+            and all(one.is_through for one in list(self.statuses.values()))
             and len(self.statuses) == len(self.nodes)
         )
 
@@ -315,7 +333,7 @@ class Attempt:
             return END_OF_AGENT_REASON[own_reasons[0]], why
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
-        if trouble := self.killed_late or self.unsaved or self._raised_reason:
+        if trouble := self.unsaved or self.killed_late or self._raised_reason:
             return self.stop_end, f"{self.stopping}; {trouble}"
         return self.stop_end, self.stopping or "ended"
 
@@ -336,7 +354,7 @@ class Attempt:
             return ""
         told, by_node = self.told_nodes, self.statuses.copy()
         ended = [by_node[node] for node in told if node in by_node]
-        return joined([h.reason for h in ended if h.state == "ended" and _was_killed(h.failure)])
+        return joined([h.reason for h in ended if h.state == "ended" and was_killed(h.failure)])
 
     @property
     def raised(self) -> Failure | None:
@@ -368,7 +386,7 @@ class Attempt:
     def unsaved(self) -> str:
         """Why its work could not be saved as it ended; "" = it was, as far as is known."""
         for status in self.statuses.values():
-            if status.unsaved or status.exit_code == EXIT_IO:
+            if status.unsaved or (status.exit_code == EXIT_IO and not self.row.spec.unmanaged):
                 return status.unsaved or "its work could not be saved"
         return ""
 
@@ -431,8 +449,8 @@ class Attempt:
         """Nodes whose ranks ended badly: the one to blame first, those that only followed it last."""
         told = list(self.statuses.items())
         bad = [node for node, status in told if status.exit_code not in (0, None)]
-        follows = {node: _follows(status.failure) for node, status in told}
-        return sorted(bad, key=follows.__getitem__)
+        followers = {node: follows(status.failure) for node, status in told}
+        return sorted(bad, key=followers.__getitem__)
 
     @property
     def _is_missed(self) -> bool:
@@ -446,7 +464,7 @@ class Attempt:
         because others were gone; "" = there is none."""
         told = self.statuses.copy()
         bad = [node for node in self.failed if node in told]
-        follow = all(_follows(told[node].failure) for node in bad)
+        follow = all(follows(told[node].failure) for node in bad)
         if self.finishing or not bad or not follow:
             return ""
         well = [node for node, one in told.items() if (one.state, one.exit_code) == ("ended", 0)]
@@ -480,19 +498,3 @@ def state_on_devices(row: JobRow, attempts: Iterable[Attempt]) -> JobState:
     holds = holder(attempts)
     done = not row.spec.unmanaged and row.steps >= row.total_steps
     return "finishing" if done or (holds is not None and holds.finishing) else "running"
-
-
-def joined(sentences: Iterable[str]) -> str:
-    """One sentence of those of several nodes: what they say alike is said once, then where ranks stand."""
-    first, *others = [one for one in sentences if one] or [""]
-    places = [place for one in others if (place := one[one.find(PLACES) + 2 :]) and PLACES in one]
-    rest = [one for one in others if PLACES not in one and one != first]
-    return "; ".join([first, *places, *rest])
-
-
-def _was_killed(failure: Failure | None) -> bool:
-    return failure is not None and failure.exit_code == -signal.SIGKILL
-
-
-def _follows(failure: Failure | None) -> bool:
-    return failure is not None and failure.secondary

@@ -100,7 +100,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         yield from waiting(reader, job, attempts)
     yield share_sentence(source, job)
     yield pair_sentence(reader, job)
-    yield starts_over(job)
+    yield starts_over(job, source.costs.why_not_parked(job.id))
     yield numbers(job)
     yield stated(job)
     yield last_failure(job, attempts, source.state.now_s())
@@ -119,9 +119,12 @@ def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
         yield f"Its attempt {number} runs on {place(found)} until it is told to stop."
 
 
-def starts_over(job: JobView) -> str:
-    """A sentence on a job whose progress is not kept; "" for others."""
+def starts_over(job: JobView, why_not_parked: str) -> str:
+    """A sentence on a job whose progress is not kept; "" for others. why_not_parked: its program could not be
+    parked for this; "" = it could, as far as is known."""
     unless = ", unless it is parked" if job.is_suspended else ""
+    if job.is_suspended and why_not_parked:
+        unless = f": it could not be parked ({why_not_parked}), and is spared for that"
     return f"It starts again from zero when it is stopped{unless}." if job.starts_over else ""
 
 

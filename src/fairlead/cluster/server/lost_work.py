@@ -104,7 +104,7 @@ def _lost_by(
     status = latest_status(fleet, attempt)
     last = last_save_failed(attempt.row, state.now_s())
     why = why_not_saved(attempt) or last or why_lost(attempt, troubles)
-    runs = status is not None and status.state == "running"
+    runs = status is not None and (status.state == "running" or attempt.runs)
     if not why or not runs or attempt.stopping or attempt.lost or not attempt.ordered:
         return ""
     assert status is not None

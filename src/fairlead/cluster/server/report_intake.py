@@ -8,8 +8,8 @@ from fairlead.cluster.protocol.messages import AGENT_LEAVES, AttemptStatus
 from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempt_statuses import merge_known
-from fairlead.cluster.server.attempts import Attempt, joined, state_on_devices
+from fairlead.cluster.server.attempt_statuses import joined, merge_known
+from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.loaded_checkpoint import (
     describe_accepted_begin,
@@ -144,8 +144,9 @@ class ReportIntake:
         # Of a job with the iterator rank 0 alone runs only once it has seen the checkpoints.
         if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
-            if attempt.row.spec.unmanaged and node == attempt.first_node:
-                self.begin_unmanaged(attempt)
+        if attempt.row.spec.unmanaged and attempt.has_begun and not attempt.begin_noted:
+            attempt.begin_noted = True
+            self.begin_unmanaged(attempt)
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)

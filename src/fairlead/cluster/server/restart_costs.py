@@ -47,15 +47,18 @@ class MeasuredStarts:
         # job whose program could not be parked as it was, when it was preempted last -> what was parked then
         # on its nodes
         self._without_room: dict[int, frozenset[tuple[str, AttemptKey]]] = {}
+        # job -> node on which its program could not be parked or go on, whatever else is there -> why
+        self._cannot_park: dict[int, dict[str, str]] = {}
+        self._began_anew: set[int] = set()  # jobs that have lost all that they had done by a stop
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: take note of what its start cost."""
         del failure
         record = attempt.record
-        if attempt.row.spec.is_suspended and attempt.is_preempted:
-            self._without_room.pop(attempt.row.id, None)
-            if not attempt.is_suspended:
-                self._without_room[attempt.row.id] = self._parked_beside(attempt)
+        if attempt.row.spec.is_suspended:
+            self._note_parking(attempt)
+        if attempt.row.starts_over and attempt.is_preempted and not attempt.is_suspended:
+            self._began_anew.add(attempt.row.id)
         self._note_cut(attempt)
         if attempt.resumes:
             self.note_resumed(record)
@@ -63,6 +66,30 @@ class MeasuredStarts:
             record.trained_s is not None
         ):  # its wait for the devices is the end of the job before it
             self.seconds.append(record.trained_s - record.began_s)
+
+    def _note_parking(self, attempt: Attempt) -> None:
+        """Note whether the program of an attempt that is over could be parked, and go on."""
+        job = attempt.row.id
+        if told := {node: one.unsaved for node, one in attempt.statuses.items() if one.unsaved}:
+            self._cannot_park.setdefault(job, {}).update(told)
+        if not attempt.is_preempted:
+            return
+        self._without_room.pop(job, None)
+        if not attempt.is_suspended:
+            self._without_room[job] = self._parked_beside(attempt)
+        elif attempt.resumes:  # there and back
+            self._cannot_park.pop(job, None)
+
+    def why_not_parked(self, job: int) -> str:
+        """Return where the program of a job could not be parked or go on, and why; "" = nothing is known."""
+        found = self._cannot_park.get(job, {})
+        return "; ".join(f"{node}: {why}" for node, why in sorted(found.items()))
+
+    def waiting_anew(self) -> list[int]:
+        """Return the jobs that have lost all that they had done by a stop, and have done nothing since. They
+        are no new ones, which do not wait for their first start as others wait for one."""
+        found = (self._state.registry.jobs.get(job) for job in sorted(self._began_anew))
+        return [row.id for row in found if row is not None and row.steps <= 0]
 
     def _note_cut(self, attempt: Attempt) -> None:
         """Note for how long an attempt had started that was preempted before its first step: the next one of
@@ -84,6 +111,8 @@ class MeasuredStarts:
     def can_suspend(self, attempt: Attempt) -> bool:
         """Return whether the program of an attempt is parked as it is if it is preempted: it was the last
         time, or something is gone that was parked then where it runs."""
+        if not attempt.nodes.keys().isdisjoint(self._cannot_park.get(attempt.row.id, ())):
+            return False
         then = self._without_room.get(attempt.row.id)
         return then is None or not then <= self._parked_beside(attempt)
 
@@ -93,8 +122,11 @@ class MeasuredStarts:
         return frozenset((name, key) for name in nodes for key in fleet.parked(name))
 
     def recover(self) -> None:
-        """After a restart of the server: what was measured of jobs that take turns is known again."""
+        """After a restart of the server: what was measured of jobs that take turns is known again, and which
+        have begun anew."""
         for job, row in self._state.registry.jobs.items():
+            if row.starts_over and row.preemptions and row.lost_steps > 0:
+                self._began_anew.add(job)
             if row.state in ("running", "preempted"):
                 for record in self._state.store.last_attempts(job, LATE_RESUMES):
                     if record.origin.startswith(RESUMED) and record.ended_s is not None:
@@ -120,6 +152,8 @@ class MeasuredStarts:
         known = self._state.registry.jobs
         self._cut_s = {job: s for job, s in self._cut_s.items() if job in known}
         self._without_room = {job: s for job, s in self._without_room.items() if job in known}
+        self._cannot_park = {job: s for job, s in self._cannot_park.items() if job in known}
+        self._began_anew &= known.keys()
         self._late_s = {job: s for job, s in self._late_s.items() if job in known}
         self._resume_s = {job: s for job, s in self._resume_s.items() if job in known}
 
@@ -199,6 +233,9 @@ class RestartCostsOfJobs:
             if job not in current.ended and JobId(job) in core.data.ledger
         }
         jobs = core.data.ledger.jobs
+        anew = [job for job in self._starts.waiting_anew() if JobId(job) in core.data.ledger]
+        for job in anew:
+            cost_by_job.setdefault(job, 0.0)
         for job in jobs.id[jobs.restart_s != usual_s].tolist():
             resume_s = self._starts.resume_s(job)
             cost_by_job.setdefault(job, usual_s if resume_s is None else resume_s)
@@ -208,6 +245,10 @@ class RestartCostsOfJobs:
         if not news.any():
             return None
         return RestartCostsLearned(now, np.array(list(cost_by_job), np.int64)[news], cost[news])
+
+    def why_not_parked(self, job: int) -> str:
+        """As of ``MeasuredStarts``."""
+        return self._starts.why_not_parked(job)
 
     def is_applied(self) -> bool:
         """Return whether the policy in force spares jobs that cost too much to stop."""
@@ -255,6 +296,9 @@ def _unkept_s(attempt: Attempt) -> float:
     likes, and of another the saves fail."""
     assert attempt.leader is not None
     if attempt.row.starts_over:
-        return attempt.leader.ran_s
+        ran_s = max(one.ran_s for one in attempt.statuses.values())  # rank 0 may have ended
+        steps_per_s = attempt.measured() or attempt.rate
+        before_s = attempt.from_step / steps_per_s if steps_per_s > 0 else 0.0
+        return ran_s + before_s  # of a program that was parked, also what it did before
     rate, lost = attempt.measured(), attempt.progress() - attempt.resumable_steps()
     return min(lost / rate, attempt.leader.ran_s) if rate and lost > 0 else 0.0

@@ -414,12 +414,17 @@ class ViewBuilder:
             row = self._state.registry.jobs.get(one.job)
             if caller.role != "admin" and (row is None or row.tenant != caller.tenant):
                 continue
+            if any(one.attempt == live.record.attempt for live in self._live_of(one.job)):
+                continue  # ranks that have ended of a gang that runs, or what is about to be parked
             yield ParkedView(
                 job=one.job,
                 attempt=one.attempt,
                 memory_bytes=one.memory_bytes,
                 age_s=one.age_s + told_s,
             )
+
+    def _live_of(self, job: int) -> list[Attempt]:
+        return list(self._state.registry.live.get(job, ()))
 
     def _obstacles(self, node: LiveNode) -> str:
         """Return what on a node keeps jobs from starting there; "" = nothing."""
