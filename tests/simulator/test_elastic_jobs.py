@@ -126,6 +126,15 @@ def test_a_trace_states_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [one.job.devices for one in elastic.arrivals] == [(1, 2, 4), (1, 2, 4), ()]
 
 
+def test_a_job_of_which_one_number_fits_is_not_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = TRACE.replace(",1,200000,1 2 4", ",8,200000,2 8")
+    code, said = simulate(tmp_path, capsys, wide)
+    assert code == 0
+    assert json.loads(said)["n_completed"] == 3
+
+
 @pytest.mark.parametrize(
     ("devices", "said"),
     [

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, compared, engine_nodes
 
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import make_spec
 from fairlead.errors import InputError
@@ -76,6 +77,23 @@ def test_a_job_whose_least_number_fits_is_admitted(tmp_path: Path) -> None:
         begun(cluster, node, job, 1)
         assert cluster.job(job).scale_factor == 2
         assert cluster.job(job).rates["v100"] == pytest.approx(0.3)
+
+
+def test_forecasts_know_what_a_job_may_have(tmp_path: Path) -> None:
+    """12,000 steps take 3,000 s on four devices, at a speedup of 4, and 12,000 s on one."""
+    with engine_nodes(tmp_path, round_s=60.0, lease_s=60.0, policy="sia") as cluster:
+        node = cluster.node("a", devices=4)
+        node.register()
+        cluster.until(lambda: cluster.service.engine.state.setup is not None)
+        fields: dict[str, Any] = {"command": ("x",), "total_steps": 12_000, "rates": {"v100": 1.0}}
+        speedups = {"2": 2.0, "4": 4.0}
+        elastic = JobSpec(devices=(1, 2, 4), speedups=speedups, **fields)
+        rigid = JobSpec(**fields)
+        ends = [
+            compared(cluster, WhatIf(add_jobs=(spec,))).then.makespan_s for spec in (rigid, elastic)
+        ]
+        assert ends[0] == pytest.approx(12_000, rel=0.02)
+        assert ends[1] == pytest.approx(3_000, rel=0.05)
 
 
 def test_speedups() -> None:

@@ -112,15 +112,18 @@ def as_under_way(
 
 def _job(s: Scheduler, row: int) -> Job:
     """A job in the system as it is now. Its family is what is believed of it, if that is its own: to be
-    looked up in the scheduler's table. A job that adapts goes by its kinds."""
+    looked up in the scheduler's table. A job that adapts, or is elastic, goes by its kinds."""
     jobs = s.data.ledger.jobs
-    adapts = s.data.ledger.regimes.adaptation[row] is not None
-    job_type = s.data.throughputs.job_types[jobs.job_type[row] if adapts else jobs.rate_row[row]]
+    job = JobId(int(jobs.id[row]))
+    devices = s.data.elastic.get(job, ())
+    by_kind = bool(devices) or s.data.ledger.regimes.adaptation[row] is not None
+    job_type = s.data.throughputs.job_types[jobs.job_type[row] if by_kind else jobs.rate_row[row]]
     return Job(
-        JobId(int(jobs.id[row])),
+        job,
         job_type.name,
         job_type.scale_factor,
         float(jobs.total[row]),
         weight=float(jobs.weight[row]),
         adaptation=s.data.ledger.regimes.adaptation[row],
+        devices=devices,
     )

@@ -43,9 +43,12 @@ class FutureJobs:
                 yield one
 
     def _can_run(self, job: Job) -> bool:
-        """Return whether the table knows the job's type, and a type has enough devices that work."""
-        known = self._table.row(job.job_type) is not None
-        return known and job.scale_factor <= self._most
+        """Return whether the table knows the job's type, on each number of devices that it may have, and a
+        type has enough devices that work."""
+        numbers = job.devices or (job.scale_factor,)
+        job_types = [job.job_type.with_scale_factor(number) for number in numbers]
+        known = all(self._table.row(job_type) is not None for job_type in job_types)
+        return known and min(numbers) <= self._most
 
     def fluid(self, s: Scheduler, most: int) -> FluidJobs:
         """Return the jobs after the scheduler's time, at most so many."""

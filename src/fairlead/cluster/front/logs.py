@@ -103,7 +103,7 @@ class LogService:
             if known is None and (row := self._row(ATTEMPTS, _ATTEMPT, *key)) is not None:
                 job = self._row(JOBS, _JOB, key[0])
                 if job is not None:
-                    nodes = row.nodes or (row.node,) * job.spec.scale_factor
+                    nodes = row.nodes or (row.node,) * len(row.devices)
                     known = LoggedAttempt(nodes, job.spec.log_bytes)
                     _remember(self._attempts, key, known)
             return known

@@ -468,23 +468,27 @@ class Forecasting:
         """The setup with the kinds of the jobs that would be added, and these."""
         jobs, notes, job_types = [], [], {}
         table = setup.throughputs
-        for number, spec in enumerate(specs):
+        for place, spec in enumerate(specs):
             job_type = job_type_of(spec, self._state.options.catalogue)
             row = table.row(job_type)
             rate = stated_rates(spec, table.slots) if row is None else table.rate[row]
             if not fits(by_accelerator(table.slots, rate), spec, setup.cluster):
-                notes.append(f"job {number + 1} of those to be added fits nowhere in the cluster")
+                notes.append(f"job {place + 1} of those to be added fits nowhere in the cluster")
                 continue
-            if row is None:
-                job_types[job_type] = rate
-            id_ = JobId(self._state.next_job + number)
-            notes.append(f"job {number + 1} of those to be added is called {id_} here")
+            for number in spec.scale_factors:
+                one = job_type.with_scale_factor(number)
+                if table.row(one) is None:
+                    known = None if row is None else rate
+                    job_types[one] = stated_rates(spec, table.slots, number, known)
+            id_ = JobId(self._state.next_job + place)
+            notes.append(f"job {place + 1} of those to be added is called {id_} here")
             tenant = caller.tenant or "default"
             jobs.append(
                 Job(
                     id=id_,
                     family=job_type.name,
                     scale_factor=job_type.scale_factor,
+                    devices=spec.devices,
                     total_steps=float(spec.total_steps),
                     weight=spec.weight,
                     tenant=tenant,
@@ -497,4 +501,6 @@ class Forecasting:
 def _least_s(job: JobView) -> float:
     """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
     known."""
+    if job.may_have:
+        return 0.0
     return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)

@@ -1,4 +1,5 @@
-"""The least time that jobs take from now on, before which no end is told."""
+"""The least time that jobs take from now on, before which no end is told. Of elastic jobs it is not known:
+they may have more devices at any time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,6 +27,8 @@ def least_times(state: ClusterState, setup: Setup, added: Sequence[Job] = ()) ->
     live = state.registry.live.copy()
     found = {}
     for row in state.registry.jobs.copy().values():
+        if row.spec.devices:
+            continue
         attempt = holder(list(live.get(row.id, ())))
         known = attempt is not None and not attempt.lost
         steps = steps_by_now(state.fleet, attempt) if known and attempt is not None else row.steps
@@ -33,7 +36,7 @@ def least_times(state: ClusterState, setup: Setup, added: Sequence[Job] = ()) ->
         found[row.id] = least_s(row.total_steps - steps, rates_in(setup, row), measured, on)
     for job in added:
         at = setup.throughputs.row(job.job_type)
-        if at is not None:
+        if at is not None and not job.devices:
             rates = by_accelerator(setup.throughputs.slots, setup.throughputs.rate[at])
             found[int(job.id)] = least_s(job.total_steps, rates, None, "")
     return found

@@ -122,7 +122,9 @@ class ViewBuilder:
         rates, measured = self._admission.rates(row), self._measured(row, reporting)
         measured_on = self._measured_on(row, reporting)
         known = rate_is_known(row, cluster.options.catalogue, measured)
-        least = least_s(row.total_steps - steps, rates, measured, measured_on)
+        least = 0.0
+        if not row.spec.devices:
+            least = least_s(row.total_steps - steps, rates, measured, measured_on)
         return job_view(
             row,
             None if running is None else running.record,

@@ -193,7 +193,11 @@ class _Obstacles:
 
     def reason(self, job: Job) -> str | None:
         """Return why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
-        found = self._of(job.job_type) or self._lasts_too_long(job)
+        numbers = job.devices or (job.scale_factor,)
+        kinds = [job.job_type.with_scale_factor(number) for number in numbers]
+        obstacles = [self._of(kind) for kind in kinds]
+        found = None if None in obstacles else obstacles[0]  # one number that fits is enough
+        found = found or self._lasts_too_long(job)
         if found is not None or job.adaptation is None:
             return found
         for batch in job.adaptation.batches:
