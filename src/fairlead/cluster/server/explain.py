@@ -149,6 +149,9 @@ def stated(job: JobView) -> str:
     estimate, measured = job.user_estimates.get(job.measured_on, 0.0), job.measured_rate
     if not estimate or measured is None or abs(measured - estimate) <= MIN_DEVIATION * estimate:
         return ""
+    if job.may_have:
+        here = f"{job.scale_factor} x {job.measured_on}"
+        return f"By what you said, {estimate:.3g} steps/s on {here}; measured {measured:.3g}."
     return f"You said {estimate:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
