@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from fairlead.cluster.front.body_limit import BodyLimit
+from fairlead.cluster.front.compute_turns import computing
 from fairlead.cluster.front.facade import (
     ConflictError,
     Facade,
@@ -119,7 +120,7 @@ class PageRoutes:
                 return _foreign()
             try:
                 ask = await _page_request(request, caller)
-                target = await run_in_threadpool(change, self.facade, ask)
+                target = await run_in_threadpool(computing(change), self.facade, ask)
             except FairleadError as refused:
                 return _whole(await self._with_alerts(_refusal(refused), caller), caller)
             return _headed(RedirectResponse(target, SEE_OTHER))
@@ -135,7 +136,7 @@ class PageRoutes:
         try:
             job = (await _page_request(request, caller)).job
             text, behind = await run_in_threadpool(
-                self.facade.log, caller, job, cursor, CHUNK_BYTES
+                computing(self.facade.log), caller, job, cursor, CHUNK_BYTES
             )
         except FairleadError as refused:
             return _headed(PlainTextResponse(str(refused), _refusal(refused).status))
@@ -193,7 +194,7 @@ class PageRoutes:
     async def _page(self, show: Show, request: Request, caller: Caller) -> Page:
         try:
             ask = await _page_request(request, caller)
-            page = await run_in_threadpool(show, self.facade, ask)
+            page = await run_in_threadpool(computing(show), self.facade, ask)
         except FairleadError as refused:
             return await self._with_alerts(_refusal(refused), caller)
         return await self._with_alerts(page, caller) if ask.wants(FAST) else page
