@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from queue import SimpleQueue
 
 from msgspec.structs import replace
 
@@ -67,9 +66,6 @@ class SearchController:
         self._keys: dict[str, SearchRow] = {}  # of searches since the start
         self._next = 0
         self._searches: dict[int, LiveSearch] = {}  # of this thread
-        self._asked: SimpleQueue[int] = (
-            SimpleQueue()
-        )  # searches whose next trial is durable, or refused
         self._seen: dict[int, LastValue] = {}  # job -> its last value, as it was read
         self._sampler = SamplerProcess()
         self._troubles: set[str] = set()  # that have been told
@@ -221,9 +217,8 @@ class SearchController:
 
     def _adopt_all(self) -> None:
         """Take over, and write into the audit log, the trials that have become durable since."""
-        while not self._asked.empty():
-            number = self._asked.get()
-            if number in self._searches:
+        for number, search in list(self._searches.items()):
+            if search.asked is not None and search.asked.done():
                 self._guarded(number, lambda number: self._adopt(self._searches[number]))
 
     def _guarded(self, number: int, do: Callable[[int], None]) -> None:
@@ -434,11 +429,7 @@ class SearchController:
             return
         search.asked = self._submissions.submit(submission)
         self._tenants.follow(submission.tenant, 1, search.asked)
-        search.asked.add_done_callback(lambda _: self._arrived(search.row.id))
-
-    def _arrived(self, number: int) -> None:
-        self._asked.put(number)
-        self._news.set()
+        search.asked.add_done_callback(lambda _: self._news.set())
 
     def _is_running(self, number: int) -> bool:
         row = self._rows.get(number)
