@@ -59,6 +59,10 @@ Change: TypeAlias = Callable[[Facade, PageRequest], str]
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
+class FormTooLargeError(InputError):
+    """A form has more bytes than are read of one."""
+
+
 def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
     """Add the pages to an application. They are no part of its OpenAPI description. policies: names of all
     that there are."""
@@ -254,10 +258,10 @@ async def _page_request(request: Request, caller: Caller) -> PageRequest:
 
 
 async def _form(request: Request, user: str, most: int) -> dict[str, str]:
-    """The fields of a form; InputError where it is larger than ``most`` bytes, or none. user: who sends it,
-    "" = nobody knows."""
+    """The fields of a form. user: who sends it, "" = nobody knows. Raises FormTooLargeError where it has more
+    than ``most`` bytes, InputError where it is none."""
     limit: BodyLimit = request.app.state.body_limit
-    too_large = InputError(f"the form is larger than {most:,} bytes")
+    too_large = FormTooLargeError(f"the form is larger than {most:,} bytes")
     body = await limit.receive(request.stream(), user, most, too_large)
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
@@ -275,6 +279,8 @@ def _refusal(refused: Exception) -> Page:
             return problem(409, "This cannot be done now", str(refused))
         case TooManyError():
             return problem(429, "This cannot be done now", str(refused))
+        case FormTooLargeError():
+            return problem(413, "This cannot be done", str(refused))
         case InputError():
             return problem(400, "This cannot be done", str(refused))
         case _:

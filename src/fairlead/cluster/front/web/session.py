@@ -45,7 +45,12 @@ def same_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return request.headers.get("sec-fetch-site") == "same-origin"
-    return urlsplit(origin).netloc == request.headers.get("host")
+    parts = urlsplit(origin)
+    # With a page of the same host without TLS anybody on the way can have meddled. The other way round there
+    # may be a proxy.
+    if request.url.scheme == "https" and parts.scheme != "https":
+        return False
+    return parts.netloc == request.headers.get("host")
 
 
 class Throttle:
