@@ -48,6 +48,7 @@ estimator = "gavel"
 tenant_jobs = 7
 tenant_jobs_per_minute = 8
 tenant_bytes_per_minute = 9
+tenant_output_bytes = 12
 tenant_grace = 7.0
 user_changes_per_minute = 10
 log_level = "info"

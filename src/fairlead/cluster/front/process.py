@@ -351,6 +351,7 @@ class Front:
                 self._knows_users.set()
             case PublishedSettings():
                 self._facade.prices = message.prices
+                self._logs.limit.most = message.tenant_output_bytes
                 logging.getLogger().setLevel(message.log_level.upper())
             case StopFront():
                 self._ended.set()
