@@ -39,3 +39,21 @@ def test_nobody_makes_anything_in_a_folder_that_root_removes(
     assert len(tried) >= 2
     assert all(tried)
     assert not theirs.exists()
+
+
+@pytest.mark.parametrize("what", ["link", "dangling link", "file"])
+def test_what_a_job_has_put_in_the_place_of_its_folder_goes_and_nothing_behind_it(
+    folder: Path, what: str
+) -> None:
+    other = folder / "other"
+    other.mkdir()
+    (other / "file").write_text("x")
+    theirs = folder / "job"
+    if what == "file":
+        theirs.write_text("x")
+    else:
+        theirs.symlink_to(other if what == "link" else folder / "nothing")
+    remove_folder(folder, "job")
+    assert not theirs.is_symlink()
+    assert not theirs.exists()
+    assert (other / "file").read_text() == "x"

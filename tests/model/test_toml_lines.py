@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError, InputError
 from fairlead.model.toml import read_toml
-from fairlead.model.toml_lines import line_of, naming_lines
+from fairlead.model.toml_lines import line_of, naming_lines, with_line
 
 TEXT = '''\
 # a comment with steps = 7
@@ -145,3 +145,19 @@ def test_a_file_that_ends_within_a_value_is_told_with_its_last_line(
         with pytest.raises(ConfigError) as refused:
             read_toml(path, ConfigError)
         assert str(refused.value) == f"{path}:3: is not valid TOML: {said} (at the end)"
+
+
+def test_a_line_that_takes_too_much_to_find_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a = [\n" + "1,\n" * 1_000 + "]\nb = 1\n"
+    parsed = []
+    loads = tomllib.loads
+
+    def counting(part: str) -> Any:
+        parsed.append(len(part))
+        return loads(part)
+
+    monkeypatch.setattr(tomllib, "loads", counting)
+    said = with_line("job: b: is wrong", "job", text, 10 * len(text))
+    assert said == "job: b: is wrong"
+    assert sum(parsed) < 15 * len(text)
+    assert with_line("job: b: is wrong", "job", "\n\nb = 1") == "job:3: b: is wrong"

@@ -141,6 +141,15 @@ class LimitOptions:
             "submit in a minute, or at once; 0 = as many as it likes.",
         ),
     ] = 10_000_000
+    tenant_output_bytes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Bytes of output that are kept of all jobs of a tenant; that of its oldest jobs that have "
+            "ended goes first; 0 = as many as there are.",
+        ),
+    ] = 20_000_000_000
     tenant_grace: Annotated[
         float,
         typer.Option(
@@ -387,6 +396,7 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
             tenant_jobs=given["tenant_jobs"],
             tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
             tenant_bytes_per_minute=given["tenant_bytes_per_minute"],
+            tenant_output_bytes=given["tenant_output_bytes"],
             tenant_grace=given["tenant_grace"],
             user_changes_per_minute=given["user_changes_per_minute"],
             prices=check_prices(given["prices"]),

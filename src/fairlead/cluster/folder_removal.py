@@ -9,9 +9,13 @@ from pathlib import Path
 
 
 def remove_folder(parent: str | Path, name: str) -> None:
-    """Remove a directory with all that is in it, however deep; no link is followed, neither in it nor in its
-    place. Raises OSError; then a part of it may be left, all of it still in that directory."""
+    """Remove a directory with all that is in it, however deep; no link is followed in it. A link, or anything
+    else, that a job has put in its place is removed itself. Raises OSError; then a part of it may be left,
+    all of it still in that directory."""
     with _directory(parent) as above:
+        if not _is_directory(name, above):
+            os.unlink(name, dir_fd=above)
+            return
         with _directory(name, above) as top:
             _keep_out(top)
             while _remove_level(top):

@@ -13,6 +13,14 @@ MAX_BYTES = 1 << 24
 _PLACE = re.compile(r"(?P<said>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")
 _AT_END = " (at end of document)"
 _BOM = "\ufeff"  # which editors on Windows put before a text
+# What a text consists of, as far as nesting goes: comments and strings, which are passed over; brackets; the
+# dots of keys (and of numbers, which have one); whatever ends a key. A string that never ends matches too, so
+# that no character is looked at twice.
+_TOKEN = re.compile(
+    r"""\#[^\n]*|\"{3}(?:[^"\\]|\\.|"(?!""))*+(?:\"{3})?|'{3}(?:[^']|'(?!''))*+(?:'{3})?"""
+    r"""|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|(?P<mark>[][{}.=,\n])""",
+    re.DOTALL,
+)
 
 
 def read_toml(path: Path, error: type[InputError]) -> dict[str, Any]:
@@ -30,6 +38,8 @@ def read_toml(path: Path, error: type[InputError]) -> dict[str, Any]:
 
 def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]:
     """The table that a text holds. where: what messages call the text."""
+    if nesting_of(text) > MAX_DEPTH:
+        raise error(f"{where}: is nested too deeply: more than {MAX_DEPTH} levels")
     try:
         table = tomllib.loads(text.removeprefix(_BOM).replace("\r\n", "\n"))
     except ValueError as problem:  # also numbers and dates that Python cannot hold
@@ -45,6 +55,24 @@ def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]
     if any(depth > MAX_DEPTH for depth in _depths(table)):
         raise error(f"{where}: is nested too deeply: more than {MAX_DEPTH} levels")
     return table
+
+
+def nesting_of(text: str) -> int:
+    """Return how deep a TOML text nests by its brackets, or by the parts of one key, as soon as that is more
+    than ``MAX_DEPTH``. In linear time: the parser takes time and memory with the square of a key's parts."""
+    depth = deepest = 0
+    dots = 0  # of the key under way
+    for token in _TOKEN.finditer(text):
+        mark = token["mark"]
+        if mark == ".":
+            dots += 1
+        elif mark is not None:
+            dots = 0
+            depth += (mark in "[{") - (mark in "]}")
+        deepest = max(deepest, depth, dots + 1)
+        if deepest > MAX_DEPTH:
+            break
+    return deepest
 
 
 def _depths(table: dict[str, Any]) -> Iterator[int]:

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 
 from fairlead.errors import InputError
 
-MAX_PARSES = 400  # of parts of a file; what takes more is told without a line
+# Of parts of a file; what takes more is told without a line.
+MAX_PARSES = 400
+MAX_PARSED = 1 << 26  # characters in all
 _Key: TypeAlias = str | int
 # Within what stands before a colon of a sentence: NAME, .NAME, [NAME], [0] counted from 0, or " 1" from 1.
 _PART = re.compile(r"\[(\d+)\]|(?<=\w) (\d+)$|[\w-]+")
@@ -33,11 +35,12 @@ def naming_lines(path: Path | None) -> Iterator[None]:
         raise type(problem)(with_line(str(problem), str(path), text)) from None
 
 
-def line_of(text: str, keys: Sequence[_Key]) -> int | None:
+def line_of(text: str, keys: Sequence[_Key], most: int = MAX_PARSED) -> int | None:
     """The line, from 1, on which the statement begins that gives a TOML text this key; None = it has none,
-    or it is not found with ``MAX_PARSES``. keys: from the outermost table inwards, positions from 0."""
+    or it is not found with ``MAX_PARSES``. keys: from the outermost table inwards, positions from 0. most:
+    characters that are parsed for it."""
     lines = text.replace("\r\n", "\n").split("\n")
-    before, after, left = 0, len(lines), MAX_PARSES
+    before, after, left = 0, len(lines), min(MAX_PARSES, most // (len(text) + 1))
     if _table(lines, after) is None or not _has(_table(lines, after), keys):
         return None
     while True:  # the part up to ``before`` does not have the key, the one up to ``after`` does
@@ -71,9 +74,10 @@ def _has(value: Any, keys: Sequence[_Key]) -> bool:
     return True
 
 
-def with_line(sentence: str, name: str, text: str) -> str:
+def with_line(sentence: str, name: str, text: str, most: int = MAX_PARSED) -> str:
     """A sentence about a TOML text, ``NAME: FIELD: ...``, as ``NAME:LINE: FIELD: ...``; as it is where
-    nothing of what it names is in the text."""
+    nothing of what it names is in the text, or to find it would take to parse more than ``most``
+    characters."""
     start = f"{name}: "
     if not sentence.startswith(start):
         return sentence
@@ -81,7 +85,7 @@ def with_line(sentence: str, name: str, text: str) -> str:
         keys = _keys(sentence.removeprefix(start), tomllib.loads(text.replace("\r\n", "\n")))
     except (ValueError, RecursionError):
         return sentence
-    line = line_of(text, keys) if keys else None
+    line = line_of(text, keys, most) if keys else None
     return sentence if line is None else f"{name}:{line}: {sentence.removeprefix(start)}"
 
 

@@ -16,7 +16,7 @@ from tests.cluster.server.test_view_cache import status
 from fairlead.cluster.front import remote
 from fairlead.cluster.front.errors import pack, unpack
 from fairlead.cluster.front.facade import Facade, NotFoundError, TooManyError
-from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.front.leases import MAX_OLD, LeaseTable
 from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
     Call,
@@ -52,7 +52,7 @@ from fairlead.cluster.store.audit_log import DEFAULT_LIMITS
 from fairlead.cluster.store.rows import JobRow, UserRow
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.tokens import hash_token
-from fairlead.errors import ConfigError, InputError, StoreError
+from fairlead.errors import ConfigError, InputError, StaleError, StoreError
 
 ADMIN = Caller("admin", "", "admin")
 SPEC = JobSpec(command=("x",), total_steps=9, rates={"v100": 1.0})
@@ -375,6 +375,41 @@ def test_a_halted_cluster_pushes_no_orders_and_renews_what_runs() -> None:
             task.cancel()
 
     asyncio.run(scene())
+
+
+def _say(nodes: Nodes, seq: int) -> None:
+    nodes.table.report(NodeReport(node="a", incarnation="one", seq=seq, holds=(), orders_seq=1))
+
+
+def test_an_agent_in_whose_name_another_has_counted_far_ahead_registers_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = Nodes(window=3)
+    nodes.publish("a", 1, push=False)
+    for round_ in range(3):  # the other one goes on
+        _say(nodes, 10**15 + round_)
+        first = MAX_OLD * round_
+        for seq in range(first, first + MAX_OLD - 1):
+            _say(nodes, seq)
+        with pytest.raises(StaleError, match="register again"):
+            _say(nodes, first + MAX_OLD - 1)
+    (told,) = caplog.records
+    assert told.getMessage().startswith("node a: its agent's reports are older than one that came")
+
+
+def test_reports_that_are_late_or_doubled_are_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = Nodes(window=3)
+    nodes.publish("a", 1, push=False)
+    for seq in range(10, 100, 10):
+        _say(nodes, seq)
+        for _ in range(10):
+            _say(nodes, seq)  # doubled
+        nodes.now += 5.0
+        _say(nodes, seq - 5)  # late, and now and then
+        nodes.now += 5.0
+    assert not caplog.records
 
 
 def test_users_are_told_as_a_whole() -> None:

@@ -1,10 +1,11 @@
 """The HTTP API of a real server: who gets what, and what is refused."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -12,8 +13,13 @@ import msgspec
 import pytest
 from tests.cluster.served import Served
 
+from fairlead.cluster.front import http_app
 from fairlead.cluster.front.api.dependencies import LARGEST_BODY
 from fairlead.cluster.front.body_limit import OF_ONE_USER
+from fairlead.cluster.front.facade import Facade
+from fairlead.cluster.front.http_app import create_app
+from fairlead.cluster.front.metrics import FrontCounters
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.tenant_limits import TenantLimits
@@ -373,3 +379,27 @@ def test_a_day_is_written_as_one(front: Served, day: str) -> None:
     assert found.status_code == 400
     assert found.json()["error"].startswith("since: ")
     assert ask(front, "GET", "/v1/accounting?since=2026-01-31&by=day").status_code == 200
+
+
+def test_the_description_is_made_once() -> None:
+    class Anybody:
+        def authenticate(self, _token: str) -> Caller:
+            return Caller("eve", "apes", "user")
+
+    app = create_app(cast(Facade, Anybody()), FrontCounters())
+    token = {"Authorization": "Bearer x"}
+    described = []
+
+    def counting(given: Any) -> dict[str, Any]:
+        described.append(given)
+        return {"paths": {}}
+
+    async def get() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.get("/openapi.json", headers=token)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http_app, "describe", counting)
+        assert [asyncio.run(get()).json() for _ in range(3)] == [{"paths": {}}] * 3
+    assert len(described) == 1

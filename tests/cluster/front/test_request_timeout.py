@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -41,10 +42,12 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def _connection(
+    app: Any = _app,
+    client_tls: ssl.SSLContext | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     config = uvicorn.Config(
-        _app,
+        app,
         port=0,
         http=TimedH11Protocol,
         log_level="error",
@@ -57,7 +60,7 @@ async def _connection(
     server.lifespan = config.lifespan_class(config)
     await server.startup()
     address = server.servers[0].sockets[0].getsockname()
-    reader, writer = await asyncio.open_connection(*address)
+    reader, writer = await asyncio.open_connection(*address[:2], ssl=client_tls)
     try:
         yield reader, writer
     finally:
@@ -137,3 +140,68 @@ def test_connections_that_cannot_be_accepted_are_told_of_once(
     loop.call_exception_handler({"message": "another problem", "exception": ValueError("x")})
     assert "another problem" in caplog.text
     loop.close()
+
+
+def test_answers_that_are_not_read_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_timeout, "READ_TIMEOUT_S", 0.3)
+    answered: list[int] = []
+    ended = asyncio.Event()
+
+    async def large(_scope: Any, _receive: Any, send: Any) -> None:
+        answered.append(1)
+        start = {"type": "http.response.start", "status": 200, "headers": []}
+        await send(start)
+        for _ in range(64):  # more than the kernel keeps
+            await send({"type": "http.response.body", "body": b" " * (1 << 18), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        ended.set()
+
+    async def scenario() -> None:
+        async with _connection(app=large) as (_reader, writer):
+            writer.write(GET * 100)
+            async with asyncio.timeout(WAIT_S):
+                await ended.wait()  # sent to nobody: the connection has been closed
+        assert len(answered) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_little_of_what_comes_is_taken_in_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
+    sizes: list[int] = []
+    taken = TimedH11Protocol.data_received
+
+    def noting(protocol: TimedH11Protocol, data: bytes) -> None:
+        sizes.append(len(data))
+        taken(protocol, data)
+
+    async def reading(_scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    monkeypatch.setattr(TimedH11Protocol, "data_received", noting)
+    size = 1 << 20
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % size
+    options: dict[str, Any] = {}
+    context = None
+    if tls:
+        made = certificate(tmp_path)
+        options = {"ssl_keyfile": made.key, "ssl_certfile": made.certificate}
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    async def scenario() -> None:
+        async with _connection(app=reading, client_tls=context, **options) as (reader, writer):
+            writer.write(head + b" " * size)
+            async with asyncio.timeout(WAIT_S):
+                assert (await reader.readline()).split()[1] == b"200"
+
+    with asyncio.Runner(loop_factory=FrontLoop) as runner:
+        runner.run(scenario())
+    assert sum(sizes) == len(head) + size
+    # A record of TLS may have waited for its end
+    assert max(sizes) <= request_timeout.READ_AT_ONCE * (1 + tls)

@@ -57,3 +57,22 @@ def test_the_values_of_a_choice_are_named_wherever_the_job_is() -> None:
     good = {"command": ["a"], "total_steps": 9}
     message = complaint({"add_jobs": [good, good | {"prefork": "yes"}]}, WhatIf)
     assert message == "add_jobs[1].prefork: must be true, false or 'auto', got 'yes'"
+
+
+def test_the_failing_one_of_many_is_found_with_few_conversions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    converted = []
+    convert = msgspec.convert
+
+    def counting(*given: Any, **named: Any) -> Any:
+        converted.append(1)
+        return convert(*given, **named)
+
+    content = {"env": {f"A{i}": "x" for i in range(10_000)} | {"bad": 1, "B": "x"}}
+    with pytest.raises(msgspec.ValidationError) as found:
+        msgspec.convert(content, dict[str, dict[str, str]])
+    monkeypatch.setattr(msgspec, "convert", counting)
+    said = describe_error(found.value, content, dict[str, dict[str, str]])
+    assert said == "env.bad: expected str, got 1"
+    assert len(converted) < 60

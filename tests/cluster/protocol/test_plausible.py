@@ -48,6 +48,18 @@ def test_a_node_that_registers_brings_no_controls_along() -> None:
     assert told.host == told.runs_as == told.version == told.machine == " ]0;own  [2J FAKE LINE"
 
 
+def test_a_node_that_registers_is_described_in_a_line_that_fits_a_screen() -> None:
+    message = Register(
+        protocol=PROTOCOL, version="v" * 4096, node="n", incarnation="i", host="h" * 4096,
+        accelerator="v100", devices=1, machine="m" * 255, runs_as="\n" + "y" * 3000,
+    )  # fmt: skip
+    told = decode(msgspec.msgpack.Decoder(Register), msgspec.msgpack.encode(message))
+    assert told.host == "h" * 252 + "..."
+    assert told.runs_as == " " + "y" * 60 + "..."
+    assert told.machine == message.machine
+    assert len(told.version) == 64
+
+
 def test_tracebacks_and_stacks_of_a_report_keep_their_lines_and_nothing_else() -> None:
     evil, line = "\x1b]0;own\x07\x1b[2Ja\n\tb\r\x9b2J", " ]0;own  [2Ja  b  2J"
     failure = Failure(

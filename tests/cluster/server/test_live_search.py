@@ -58,7 +58,7 @@ def test_trials_share_the_weight_of_their_search() -> None:
     live = search([trial(0), trial(1, "completed"), trial(2)], weight=3.0)
     assert live.weights() == {0: 1.5, 2: 1.5}
     assert live.weights(more=1) == {0: 1.0, 2: 1.0, 3: 1.0}
-    assert live.submission(trial(3)).specs[0].weight == 1.0
+    assert live.submission(trial(3), lambda: True).specs[0].weight == 1.0
 
 
 @pytest.mark.parametrize(("direction", "best"), [("minimize", 1), ("maximize", 2)])

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 
+from fairlead.cluster.folder_removal import remove_folder
 from fairlead.cluster.front.facade import ConflictError, NotFoundError
 from fairlead.cluster.protocol.audit import AuditFilter
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.study import ParameterRange, StudySpec
+from fairlead.cluster.server import retention
 from fairlead.cluster.server.options import live_options
 from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.store.audit_log import read_audit
@@ -263,3 +265,27 @@ def test_a_job_that_names_a_folder_above_stops_nothing(tmp_path: Path) -> None:
         cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON, keep_checkpoints=SOON))
         cluster.until(lambda: is_gone(cluster, job), "the job to leave")
         assert not any(folder.exists() for folder in made)
+
+
+def test_what_cannot_be_removed_is_in_the_audit_log_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+    remove = remove_folder
+
+    def failing(parent: Path, name: str) -> None:
+        tries.append(name)
+        if len(tries) < 4:
+            raise PermissionError(1, "Operation not permitted")
+        remove(parent, name)
+
+    monkeypatch.setattr(retention, "remove_folder", failing)
+    monkeypatch.setattr(retention, "MIN_TURN_S", 0.0)
+    with engine_nodes(tmp_path) as cluster:
+        (job,) = cancelled(cluster)
+        folder = tmp_path / "logs" / str(job)
+        folder.mkdir(parents=True)
+        cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=LONG, keep_logs=SOON))
+        cluster.until(lambda: not folder.exists(), "the folder to go")
+        assert tries == [str(job)] * 4
+        assert actions(cluster) == [("remove_logs", f"job {job}")]

@@ -1,16 +1,21 @@
 """The controller of searches, on a service whose nodes and reports a test plays."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
+from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.study import ParameterRange, PrunerSpec, StudySpec
 from fairlead.cluster.server import search_controller
+from fairlead.cluster.server.live_search import LiveSearch
+from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.store.metric_store import MetricStore
 from fairlead.cluster.store.rows import JobRow, SearchRow, TrialRow
 from fairlead.cluster.store.transaction import Transaction
@@ -220,3 +225,101 @@ def test_a_search_whose_trials_are_too_large_for_orders_ends(
             "trial 0 cannot begin: job: command, container and env" in row(cluster, search).reason
         )
         assert not cluster.service.jobs(ADMIN)
+
+
+def test_a_tenant_has_so_many_open_searches_and_others_have_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_controller, "MAX_OPEN_OF_TENANT", 2)
+    with engine_nodes(tmp_path) as cluster:
+        eve, ann = (Caller(user, user, "user") for user in ("eve", "ann"))
+        study = StudySpec(**STUDY)
+        ids = [cluster.service.submit_search(eve, study) for _ in range(2)]
+        with pytest.raises(ConflictError, match="tenant 'eve': may have 2 searches that have not"):
+            cluster.service.submit_search(eve, study)
+        cluster.service.submit_search(ann, study)
+        for _ in range(3):
+            cluster.service.submit_search(ADMIN, study)
+        cluster.service.stop_search(eve, ids[0])
+        cluster.until(lambda: row(cluster, ids[0]).settled, "the end of the search")
+        cluster.service.submit_search(eve, study)
+
+
+def test_a_trial_that_is_asked_for_as_its_search_is_stopped_never_becomes_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Submission] = []
+    submit = SubmissionQueue.submit
+    with engine_nodes(tmp_path) as cluster:
+
+        def stopping(queue: SubmissionQueue, submission: Submission) -> Any:
+            """The search is stopped before what it asks for is written."""
+            if submission.trial is not None:
+                asked.append(submission)
+                cluster.service.stop_search(ADMIN, submission.trial.search)
+            return submit(queue, submission)
+
+        monkeypatch.setattr(SubmissionQueue, "submit", stopping)
+        search = begin(cluster)
+        cluster.until(lambda: row(cluster, search).settled, "the end of the search")
+        assert len(asked) == 1
+        assert not cluster.service.jobs(ADMIN)
+        assert not cluster.service.store.trials(search)
+
+
+def test_searches_that_wait_for_a_limit_leave_the_log_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(search_controller, "RETRY_S", 0.0)
+    caplog.set_level("INFO", logger=search_controller.__name__)
+    with engine_nodes(tmp_path) as cluster:
+        tries: list[int] = []
+
+        def full(*_: object) -> None:
+            tries.append(1)
+            raise ConflictError(f"tenant 'eve': may have 1 jobs; it has {len(tries)}")
+
+        monkeypatch.setattr(cluster.service.searches._tenants, "check", full)
+        eve = Caller("eve", "eve", "user")
+        search = cluster.service.submit_search(eve, StudySpec(**STUDY))
+        cluster.until(lambda: len(tries) > 5, "further tries")
+        assert row(cluster, search).waiting_reason == "tenant 'eve': may have 1 jobs"
+    told = [one for one in caplog.records if one.name == search_controller.__name__]
+    assert [(one.levelname, one.getMessage()) for one in told] == [
+        ("INFO", f"search {search}: tenant 'eve': may have 1 jobs")
+    ]
+
+
+def test_a_submission_is_in_the_audit_log_before_other_searches_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of which may take a while."""
+    with engine_nodes(tmp_path) as cluster:
+        controller = cluster.service.searches
+        first = begin(cluster, trials=1, name="first")
+        noted: list[int] = []
+        note = controller._doors.audit.note
+
+        def noting(search: SearchRow, action: str, trials: Sequence[TrialRow]) -> None:
+            noted.extend(search.id for _ in trials if action == "submit")
+            note(search, action, trials)
+
+        turns: list[tuple[int, bool]] = []
+        turn = controller._turn
+
+        def slow(search: LiveSearch) -> None:
+            if search.row.id == first:
+                turn(search)
+                return
+            asked = controller._searches[first].asked
+            if asked is not None:
+                asked.result(60)  # it has become durable during the turn of another
+            turns.append((search.row.id, first in noted))
+
+        monkeypatch.setattr(controller._doors.audit, "note", noting)
+        monkeypatch.setattr(controller, "_turn", slow)
+        for _ in range(2):
+            begin(cluster)
+        cluster.until(lambda: any(known for _, known in turns), "the entry")
+        unknown = [search for search, known in turns if not known]
+        assert len(unknown) <= 1

@@ -1,5 +1,6 @@
 """The HTTP server's application: the JSON API, /health and /metrics."""
 
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,9 +30,11 @@ from fairlead.cluster.front.api.framing import UnclearFraming
 from fairlead.cluster.front.api.middleware import RequestTimer, SecurityHeaders
 from fairlead.cluster.front.api.schema import answers, describe
 from fairlead.cluster.front.body_limit import BodyLimit
+from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.metrics import FrontCounters, cluster_registry
 from fairlead.cluster.front.question_limit import QuestionLimit
+from fairlead.cluster.front.request_limit import RequestLimit
 
 THREADS = 64  # that wait for the facade at once; further requests queue
 
@@ -62,6 +65,7 @@ def create_app(
     app.state.question_limit = QuestionLimit()
     app.state.body_limit = BodyLimit()
     app.add_middleware(UnclearFraming)
+    app.add_middleware(RequestLimit, user_of=_user_of(facade))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestTimer, seconds=counters.http_seconds)
     add_handlers(app)
@@ -79,6 +83,14 @@ def create_app(
     return app
 
 
+def _user_of(facade: Facade) -> Callable[[str], str | None]:
+    def user(token: str) -> str | None:
+        caller = facade.authenticate(token)
+        return None if caller is None else caller.user
+
+    return user
+
+
 def _server(
     app: FastAPI,
     registries: Sequence[CollectorRegistry],
@@ -86,7 +98,7 @@ def _server(
     open_metrics: bool,
 ) -> APIRouter:
     """Endpoints of the server itself."""
-    router = APIRouter(tags=["server"])
+    router = APIRouter(tags=["server"], route_class=ComputedRoute)
 
     @router.get("/health", summary="Is the server there?", responses={200: answers(Health)[200]})
     async def health() -> Response:
@@ -106,9 +118,11 @@ def _server(
         text = b"".join(generate_latest(registry) for registry in registries)
         return Response(text + more_metrics().encode(), media_type=CONTENT_TYPE_LATEST)
 
+    description = functools.cache(lambda: answer(describe(app)).body)  # takes 40 ms
+
     @router.get("/openapi.json", summary="This description", responses=answers(dict[str, Any]))
     def openapi(_context: Context) -> Response:
         """Return what the API takes and gives, as OpenAPI 3.1."""
-        return answer(describe(app))
+        return Response(description(), media_type="application/json")
 
     return router

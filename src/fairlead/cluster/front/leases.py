@@ -4,8 +4,10 @@ The front alone grants leases, so it alone can say that a node has none. Everyth
 thread. Times are monotonic seconds, which all processes of a machine share; never wall-clock times.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import msgspec
 
@@ -33,6 +35,11 @@ NEWS = 1000.0  # reports a second, of all nodes, that news shall bring at most
 NO_ORDERS = PublishedOrders()
 # Without a look for so long: this process itself was away (frozen, swapped out)
 FRONT_STALL_S = 2.0
+MAX_OLD = (
+    3  # reports older than one before, after which an agent registers again: before its leases end
+)
+WARN_S = 600.0  # between two warnings of that, of a node
+_log = logging.getLogger(__name__)
 
 
 def heartbeat_s(nodes: int, shortest_s: float, lease_s: float) -> float:
@@ -61,6 +68,12 @@ class LeasedNode:
     statuses: tuple[AttemptStatus, ...] = ()  # all that it holds, as it said last
     # What it said last of problems, of test starts, and of its agent's end
     health: tuple[object, ...] = ((), (), 0)
+    # Reports older than one before: since when they are counted, how many were newer than each other, the
+    # last one, and when that may be told again
+    old_since: float = -inf
+    old: int = 0
+    old_seq: int = -1
+    warn_from: float = -inf
     contested: int = 0  # registrations of another incarnation that are being decided
     holds: dict[AttemptKey, tuple[object, ...]] = field(default_factory=dict)  # without progress
 
@@ -112,6 +125,7 @@ class LeaseTable:
         now = self.monotonic()
         node.seen = now
         if message.seq <= node.seq:  # late or doubled: nothing new, and nothing to renew
+            self._note_old(node, message.seq)
             return node.orders
         node.seq = message.seq
         follows = message.orders_seq > node.followed
@@ -160,6 +174,31 @@ class LeaseTable:
             heartbeat_s=self.heartbeat_s,
             gap_s=self._gap_s(),
             position=self._position,
+        )
+
+    def _note_old(self, node: LeasedNode, seq: int) -> None:
+        """A report is older than one that came before. Raises StaleError where they go on coming, and are
+        newer than each other: then this is the agent, which counts on by ones, and what came before was said
+        by another in its name, or by itself before its clock or memory was set back."""
+        now = self.monotonic()
+        if now - node.old_since > MAX_OLD * 2 * max(self.heartbeat_s, 1.0):
+            node.old_since, node.old = now, 0
+        node.old += seq > node.old_seq
+        node.old_seq = seq
+        if node.old < MAX_OLD:
+            return
+        node.old = 0
+        if now >= node.warn_from:
+            node.warn_from = now + WARN_S
+            _log.warning(
+                "node %s: its agent's reports are older than one that came before, so it registers again; if "
+                "nobody has started a second agent of this name, its token is known to somebody: "
+                "fairlead revoke-node %s",
+                node.name,
+                node.name,
+            )
+        raise StaleError(
+            f"node {node.name!r}: reports of it are older than another: register again"
         )
 
     def _as_it_is(self, message: NodeReport) -> PublishedOrders:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from fairlead.cluster.front.facade import NotFoundError
+from fairlead.cluster.front.output_limit import OutputLimit
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import AttemptKey, LogChunk, LogOffset
@@ -42,6 +43,7 @@ class LogService:
     def __init__(self, directory: Path) -> None:
         """directory: of the cluster's state."""
         self._store = LogStore(directory / "logs")
+        self.limit = OutputLimit(self._store, self._tenant, self._is_open)
         self._path = directory / "state.db"
         self._thread = ThreadPoolExecutor(1, "logs")
         self._reader: sqlite3.Connection | None = None
@@ -70,7 +72,9 @@ class LogService:
         if chunk.offset >= 1 << 60:
             raise ConfigError(f"offset: must be from 0 to 2^60, got {chunk.offset}")
         try:
-            return LogOffset(offset=self._store.put(chunk, attempt.log_bytes))
+            behind = self._store.put(chunk, attempt.log_bytes)
+            self.limit.note(chunk.job, len(chunk.data))
+            return LogOffset(offset=behind)
         except OSError as problem:
             if is_shortage(problem):
                 raise
@@ -95,6 +99,11 @@ class LogService:
                 known = row.tenant
                 _remember(self._tenants, job, known)
             return known
+
+    def _is_open(self, job: int) -> bool:
+        with self._lock:
+            row = self._row(JOBS, _JOB, job)
+        return row is not None and row.open
 
     def find_attempt(self, key: AttemptKey) -> LoggedAttempt | None:
         """Return an attempt; None = there is none."""

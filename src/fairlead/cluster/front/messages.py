@@ -196,6 +196,7 @@ class PublishedSettings(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
     prices: dict[str, float]  # $ per device-hour, by type
     log_level: str
+    tenant_output_bytes: int = 0  # that are kept of a tenant's jobs; 0 = all that is
 
     @property
     def key(self) -> str:

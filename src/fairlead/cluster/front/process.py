@@ -83,6 +83,7 @@ TICK_S = 0.25
 # being renewed
 _ACCEPTED_AT_ONCE = 32
 _WAITING = 2048  # connections that wait for that
+MAX_HEADERS = 1 << 15  # bytes of the head of a request
 CHUNK = 1 << 18  # bytes that are sent at once
 GATHER_S = 0.01  # between two times that reports are passed on
 REGISTER_S = 60.0  # for the driver to make a registration durable
@@ -285,6 +286,7 @@ class Front:
             uvicorn.Config(
                 self._trail,
                 http=TimedH11Protocol,
+                h11_max_incomplete_event_size=MAX_HEADERS,
                 proxy_headers=False,  # within ``self._trail``
                 backlog=_ACCEPTED_AT_ONCE,
                 log_level="error",
@@ -349,6 +351,7 @@ class Front:
                 self._knows_users.set()
             case PublishedSettings():
                 self._facade.prices = message.prices
+                self._logs.limit.most = message.tenant_output_bytes
                 logging.getLogger().setLevel(message.log_level.upper())
             case StopFront():
                 self._ended.set()

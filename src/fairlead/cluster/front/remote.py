@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead.cluster.front.caller_roles import check_admin
 from fairlead.cluster.front.committed_state import CommittedState
+from fairlead.cluster.front.compute_turns import TURNS
 from fairlead.cluster.front.errors import unpack
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.job_metrics import MetricService
@@ -121,13 +122,16 @@ class DriverCalls:
         """Ask, and wait. Raises StoreError where no answer comes in time: the driver stands still, or has
         too much to do. hopeless: shall no answer be waited for any more, after so many seconds? None: it is,
         up to the limit."""
-        if not self._turns.acquire(timeout=TURN_TIMEOUT_S):
+        with TURNS.waiting():
+            may_ask = self._turns.acquire(timeout=TURN_TIMEOUT_S)
+        if not may_ask:
             raise StoreError("the scheduler has too much to answer now: try again in a moment")
         number = -1
         limit_s = limit_s or LIMIT_S
         try:
             number, future = self.begin(method, *given, **named)
-            return _answer_within(future, limit_s, hopeless)
+            with TURNS.waiting():
+                return _answer_within(future, limit_s, hopeless)
         except TimeoutError:
             raise StoreError(
                 f"no answer from the scheduler within {limit_s:.0f} s; what was asked for may still be done"
@@ -328,14 +332,16 @@ class RemoteFacade:
 
     def _yield_now(self) -> None:
         """Questions share an interpreter with renewals and with the orders of a round: these go first."""
-        self._rate_limiter.wait()
+        with TURNS.waiting():
+            self._rate_limiter.wait()
         self._yield_to_orders(MAX_YIELD_S)
 
     def _yield_to_orders(self, timeout_s: float) -> None:
         """Wait until nodes have been told of their orders, for so long at most."""
         until = time.monotonic() + timeout_s
         while self._table.is_pushing() and time.monotonic() < until:
-            time.sleep(POLL_S)
+            with TURNS.waiting():
+                time.sleep(POLL_S)
 
     def submit(
         self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""

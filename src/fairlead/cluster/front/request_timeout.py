@@ -1,6 +1,8 @@
-"""Connections on which a request does not become whole are closed: they cost a file each, for ever."""
+"""Connections on which a request does not become whole, or an answer is not read, are closed: they cost a
+file each, and memory, for ever."""
 
 import asyncio
+import asyncio.sslproto
 from typing import Any
 
 import h11
@@ -9,17 +11,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from fairlead.cluster.shortage import Shortage, is_shortage
 
 REQUEST_TIMEOUT_S = 30.0  # from the connection, or the last answer, to the end of the next request
+READ_TIMEOUT_S = 30.0  # for the other end to take some of an answer
+# Bytes that are read at once: what is in them, thousands of headers or chunks if it is much, is taken in
+# before the event loop does anything else. Over TLS each connection keeps a buffer of that size.
+READ_AT_ONCE = 1 << 14
 HANDSHAKE_TIMEOUT_S = 10.0  # of TLS: until it is over a connection takes 0.3 MB
 _UNFINISHED = (h11.IDLE, h11.SEND_BODY)  # states of who asks, before the end of a request
 
 
 class TimedH11Protocol(H11Protocol):
-    """HTTP/1.1 whose requests have to come within ``REQUEST_TIMEOUT_S``."""
+    """HTTP/1.1 whose requests have to come within ``REQUEST_TIMEOUT_S``, whose answers have to be read."""
 
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
+        transport.max_size = READ_AT_ONCE  # of a socket; TLS has its own
         super().connection_made(transport)
         self._set_timer()
 
@@ -33,9 +41,21 @@ class TimedH11Protocol(H11Protocol):
         super().on_response_complete()
         self._set_timer()
 
+    def pause_writing(self) -> None:
+        """Begin to wait for the other end to read."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(READ_TIMEOUT_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._stop_waiting_for_reader()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
         self._cancel()
+        self._stop_waiting_for_reader()
         super().connection_lost(exc)
 
     def _set_timer(self) -> None:
@@ -43,6 +63,11 @@ class TimedH11Protocol(H11Protocol):
             self._cancel()
         elif self._timer is None:
             self._timer = self.loop.call_later(REQUEST_TIMEOUT_S, self.transport.abort)
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _cancel(self) -> None:
         if self._timer is not None:
@@ -71,4 +96,5 @@ class FrontLoop(asyncio.SelectorEventLoop):
         """Return a server that listens."""
         if kwargs.get("ssl") is not None:
             kwargs.setdefault("ssl_handshake_timeout", HANDSHAKE_TIMEOUT_S)
+            asyncio.sslproto.SSLProtocol.max_size = READ_AT_ONCE  # 256 kB otherwise
         return await super().create_server(*args, **kwargs)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from fairlead.cluster.front.compute_turns import TURNS
+
 PART = 0.1  # of the time
 MAX_WAIT_S = 0.5  # that the next one waits
 
@@ -29,13 +31,15 @@ class TimeShare:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Wait for a turn, and have it for the block."""
-        with self._turn:
-            began = self._monotonic()
-            if began < self._next:
-                self._sleep(self._next - began)
-                began = self._monotonic()
-            try:
-                yield
-            finally:
-                ended = self._monotonic()
-                self._next = ended + min((ended - began) * (1 / PART - 1), MAX_WAIT_S)
+        with TURNS.waiting():
+            self._turn.acquire()
+            wait_s = self._next - self._monotonic()
+            if wait_s > 0:
+                self._sleep(wait_s)
+        began = self._monotonic()
+        try:
+            yield
+        finally:
+            ended = self._monotonic()
+            self._next = ended + min((ended - began) * (1 / PART - 1), MAX_WAIT_S)
+            self._turn.release()

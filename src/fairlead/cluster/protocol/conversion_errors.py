@@ -1,5 +1,6 @@
 """One sentence about fields that do not fit the type that they are converted to."""
 
+import bisect
 import difflib
 import re
 from typing import Any, TypeAlias
@@ -102,7 +103,8 @@ def _path_of(text: str, content: Any, type_: Any, strict: bool) -> _Path:
 
 
 def _failing_key(path: _Path, content: Any, type_: Any, strict: bool) -> str | int | None:
-    """Return the key of the first value of a table, or of a list, without which it could be converted."""
+    """Return the key of the first value of a table, or of a list, with which it cannot be converted. By
+    halves: each try converts all of the content."""
     values = _value_at(path, content)
     items: list[tuple[str | int, Any]]
     if isinstance(values, dict):
@@ -111,13 +113,19 @@ def _failing_key(path: _Path, content: Any, type_: Any, strict: bool) -> str | i
         items = list(enumerate(values))
     else:
         return None
-    for key, value in items:
-        alone = {key: value} if isinstance(values, dict) else [value]
+
+    def fails(n: int) -> bool:
+        first = dict(items[:n]) if isinstance(values, dict) else values[:n]
         try:
-            msgspec.convert(_with(content, path, alone), type_, strict=strict)
+            msgspec.convert(_with(content, path, first), type_, strict=strict)
         except msgspec.ValidationError:
-            return key
-    return None
+            return True
+        return False
+
+    if not fails(len(items)):
+        return None
+    n = bisect.bisect_left(range(len(items)), True, key=fails)
+    return items[max(n - 1, 0)][0] if items else None
 
 
 def _with(content: Any, path: _Path, value: Any) -> Any:

@@ -22,7 +22,12 @@ _TEXTS = (
     "save_place",
     "unsaved",
 )
-_REGISTERED = ("version", "host", "machine", "runs_as")
+_REGISTERED = {
+    "version": 64,
+    "host": 255,
+    "machine": 255,
+    "runs_as": 64,
+}  # -> the longest, characters
 _FAILURE = ("type", "message", "file", "function", "path")
 _TIMES = (
     "wait_s",
@@ -46,7 +51,7 @@ def sanitise(message: _Message) -> _Message:
         return message
     changes: dict[str, object] = {"holds": tuple(map(_sanitise_status, message.holds))}
     if isinstance(message, Register):
-        changes |= _as_lines(message, _REGISTERED)
+        changes |= {name: described(name, getattr(message, name)) for name in _REGISTERED}
     if isinstance(message, NodeReport):
         changes["problems"] = tuple(map(one_line, message.problems))
         changes["check_problem"] = one_line(message.check_problem)
@@ -66,6 +71,13 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def described(name: str, text: str) -> str:
+    """Return what an agent says of its node, in the field of a registration of this name, as it can be shown:
+    one line, as long as it may be."""
+    most, line = _REGISTERED[name], one_line(text)
+    return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def several_lines(text: str) -> str:

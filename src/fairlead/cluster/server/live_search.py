@@ -1,6 +1,6 @@
 """A search under way, as its controller has it in memory: all of it follows from the store."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -119,13 +119,20 @@ class LiveSearch:
             points = dict(zip(steps, curve.value.tolist(), strict=True))
         return PastTrial(trial.parameters, trial.state, trial.value, points, trial.notes)
 
-    def submission(self, trial: TrialRow) -> Submission:
-        """The submission of a trial."""
+    def submission(self, trial: TrialRow, is_wanted: Callable[[], bool]) -> Submission:
+        """The submission of a trial. is_wanted: whether it still is, from any thread."""
         number = trial.number
         weight = self.weights(more=1)[number]
         spec = trial_spec(self.study, number, trial.parameters, weight)
         row = self.row
-        return Submission(user=row.user, tenant=row.tenant, specs=[spec], key="", trial=trial)
+        return Submission(
+            user=row.user,
+            tenant=row.tenant,
+            specs=[spec],
+            key="",
+            trial=trial,
+            is_wanted=is_wanted,
+        )
 
     def weights(self, more: int = 0) -> dict[int, float]:
         """Weight of each running trial: together they have that of the search, and the best ones, with the

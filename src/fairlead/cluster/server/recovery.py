@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Rank
-from fairlead.cluster.protocol.plausible import one_line
+from fairlead.cluster.protocol.plausible import described
 from fairlead.cluster.server.after_restore import continue_numbering
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.checkpoint_directories import settle_checkpoints
@@ -74,7 +74,8 @@ def _load_nodes(state: ClusterState, lease_s: float) -> None:
             continue
         node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
         node.leaving = row.name not in wanted
-        node.host, node.runs_as = one_line(row.host), one_line(row.runs_as)  # as nodes told them
+        node.host = described("host", row.host)  # as its agent told an earlier version, perhaps
+        node.runs_as = described("runs_as", row.runs_as)
         node.simulated_devices = row.simulated_devices
         node.health.cordoned = row.cordoned
         node.agent.machine = row.machine

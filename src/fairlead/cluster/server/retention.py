@@ -54,6 +54,7 @@ class Retention:
         self._news = threading.Event()
         self._closed = threading.Event()
         self._troubles: set[str] = set()  # that have been told
+        self._noted: set[tuple[str, int]] = set()  # in the audit log: what is removed of which job
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
     def keep(self, options: RuntimeOptions) -> None:
@@ -175,12 +176,13 @@ class Retention:
                 self._tell(f"{place[0]}: cannot be read ({problem.strerror})")
         condemned = [one for one in found if self._condemn(one[1] / one[2])]
         try:
-            self._note(f"remove {what}", [job for job, _, _ in condemned])
+            self._note_once(f"remove {what}", [job for job, _, _ in condemned])
             gone = {
                 job.id
                 for job, parent, name in condemned
                 if not self._closed.is_set() and self._remove_folder(parent, name)
             }
+            self._noted -= {(f"remove {what}", job) for job in gone}
         finally:
             for _, parent, name in condemned:
                 self._submissions.release(str(parent / name))
@@ -239,6 +241,12 @@ class Retention:
         ids = [row.id for row in due if (row.ended_s or 0.0) <= until_s]
         if ids:
             self._loop.call(lambda: state.write(lambda t: t.delete_searches(ids))).result(CHECK_S)
+
+    def _note_once(self, action: str, jobs: Sequence[EndedJob]) -> None:
+        """Do so, but for what is tried again after it failed."""
+        new = [job for job in jobs if (action, job.id) not in self._noted]
+        self._note(action, new)
+        self._noted |= {(action, job.id) for job in new}
 
     def _note(self, action: str, jobs: Sequence[EndedJob]) -> None:
         """Write into the audit log what is about to be removed. Raises StoreError: then nothing is."""

@@ -17,6 +17,7 @@ class RuntimeOptions:
     tenant_jobs: int = 0  # as in ``TenantLimits``
     tenant_jobs_per_minute: int = 0
     tenant_bytes_per_minute: int = 0
+    tenant_output_bytes: int = 0  # of its jobs, that are kept; 0 = as many as there are
     tenant_grace: float = 0.0  # seconds
     user_changes_per_minute: int = 0
     prices: dict[str, float] = field(default_factory=dict)  # $ per device-hour, by type

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,13 +18,13 @@ from fairlead.cluster.front.caller_roles import check_admin, check_person
 from fairlead.cluster.front.facade import ConflictError, NotFoundError, TooManyError
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
+from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.read_study import check_study, check_trial, longest_trial, trial_spec
 from fairlead.cluster.protocol.study import SearchState, StudySpec, TrialState
 from fairlead.cluster.searching.samplers import check_sampler
 from fairlead.cluster.server.live_search import LiveSearch
 from fairlead.cluster.server.sampler_process import SamplerProcess, SuggestionError
-from fairlead.cluster.server.search_audit import SearchAudit
+from fairlead.cluster.server.search_doors import JobLook, SearchDoors, WrittenTrials
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.submission_checks import check_rates_known
 from fairlead.cluster.server.submissions import SubmissionQueue
@@ -39,33 +38,11 @@ POLL_S = 0.5  # between looks at what trials have reported
 RETRY_S = 5.0  # until something is tried again that was refused
 LATE_S = 10.0  # that a job's last value may come after its end
 MAX_OPEN = 1_000  # searches that have not ended
+MAX_OPEN_OF_TENANT = (
+    100  # of these, so that no tenant keeps the others from searching; admins may have more
+)
 MIN_CHANGE = 0.01  # of a weight, below which it stays as it is
 _log = logging.getLogger(__name__)
-
-
-class SearchDoors(NamedTuple):
-    """The acts that the controller may do with jobs, as people do them. ``cancel`` and ``set_weight`` are for
-    the driver's thread, the others for any."""
-
-    cancel: Callable[[JobRow], None]
-    set_weight: Callable[[JobRow, float], None]
-    displayed_state: Callable[[JobRow], JobState]
-    change: Callable[[Callable[[], Any]], Any]  # on the driver's thread; returns once it is durable
-    audit: SearchAudit  # for the controller's thread
-
-
-class _Written(NamedTuple):
-    """The trials that were written."""
-
-    trials: list[TrialRow]
-    cancelled: list[TrialRow]  # whose jobs were cancelled with that
-
-
-class _JobLook(NamedTuple):
-    """The state of a job, as it is shown."""
-
-    state: JobState
-    reason: str
 
 
 class SearchController:
@@ -140,6 +117,8 @@ class SearchController:
                 return known
             if len(self._rows) >= MAX_OPEN:
                 raise ConflictError(f"there are {MAX_OPEN:,} searches that have not ended already")
+            if caller.role != "admin":
+                self._check_open(owner)
             row = SearchRow(
                 id=self._next,
                 tenant=owner,
@@ -158,6 +137,12 @@ class SearchController:
         row: SearchRow = self._doors.change(enter)
         self._news.set()
         return row.id
+
+    def _check_open(self, tenant: str) -> None:
+        if sum(row.tenant == tenant for row in self._rows.values()) >= MAX_OPEN_OF_TENANT:
+            raise ConflictError(
+                f"tenant {tenant!r}: may have {MAX_OPEN_OF_TENANT:,} searches that have not ended, and has"
+            )
 
     def _known(self, mark: str) -> SearchRow | None:
         """The search of an earlier call with this key."""
@@ -214,22 +199,38 @@ class SearchController:
         except StoreError as problem:  # nothing is done that cannot be written down
             self._tell("audit log", str(problem))
             return
-        for number, row in list(self._rows.items()):
-            try:
-                search = self._searches.get(number)
-                if search is None:
-                    if self._state.store.search(number) is None:  # it is not durable yet
-                        continue
-                    search = self._searches[number] = self._loaded(row)
-                search.row = row
-                self._turn(search)
-                self._troubles.discard(f"search {number}")
-            except FairleadError as problem:
-                self._tell(f"search {number}", str(problem))
-            except Exception:
-                if f"search {number}" not in self._troubles:
-                    _log.exception("search %d cannot go on", number)
-                self._troubles.add(f"search {number}")
+        for number in list(self._rows):
+            self._adopt_all()
+            self._guarded(number, self._look_at_search)
+
+    def _look_at_search(self, number: int) -> None:
+        # As it is now: a look at a thousand takes a while, and one of them may have been stopped meanwhile
+        row = self._rows[number]
+        search = self._searches.get(number)
+        if search is None:
+            if self._state.store.search(number) is None:  # it is not durable yet
+                return
+            search = self._searches[number] = self._loaded(row)
+        search.row = row
+        self._turn(search)
+        self._troubles.discard(f"search {number}")
+
+    def _adopt_all(self) -> None:
+        """Take over, and write into the audit log, the trials that have become durable since."""
+        for number, search in list(self._searches.items()):
+            if search.asked is not None and search.asked.done():
+                self._guarded(number, lambda number: self._adopt(self._searches[number]))
+
+    def _guarded(self, number: int, do: Callable[[int], None]) -> None:
+        """Do something for a search; of what is wrong with it the others have nothing."""
+        try:
+            do(number)
+        except FairleadError as problem:
+            self._tell(f"search {number}", str(problem))
+        except Exception:
+            if f"search {number}" not in self._troubles:
+                _log.exception("search %d cannot go on", number)
+            self._troubles.add(f"search {number}")
 
     def _tell(self, what: str, trouble: str) -> None:
         """Say once what is wrong."""
@@ -266,13 +267,13 @@ class SearchController:
         elif search.is_over:
             self._settle(search)
 
-    def _look_at(self, job: int) -> "_JobLook":
+    def _look_at(self, job: int) -> JobLook:
         """A job as it is now. Its state is looked at once: where a round ends just then, the next look may
         still find the state that it had before."""
         row = self._job(job)
         if row is None:
-            return _JobLook("dropped", "nothing is known of its job any more")
-        return _JobLook(self._doors.displayed_state(row), row.reason)
+            return JobLook("dropped", "nothing is known of its job any more")
+        return JobLook(self._doors.displayed_state(row), row.reason)
 
     def _job(self, job: int) -> JobRow | None:
         return self._state.registry.jobs.get(job) or self._state.store.job(job)
@@ -295,7 +296,7 @@ class SearchController:
         self,
         search: LiveSearch,
         trial: TrialRow,
-        over: dict[int, "_JobLook"],
+        over: dict[int, JobLook],
     ) -> TrialRow | None:
         """Return what has become of a running trial; None = nothing new."""
         if trial.number in over:
@@ -309,7 +310,7 @@ class SearchController:
             return replace(trial, state="pruned", reason=verdict.reason, rungs=verdict.rungs)
         return replace(trial, rungs=verdict.rungs) if verdict.rungs != trial.rungs else None
 
-    def _ended(self, search: LiveSearch, trial: TrialRow, job: "_JobLook") -> TrialRow | None:
+    def _ended(self, search: LiveSearch, trial: TrialRow, job: JobLook) -> TrialRow | None:
         """Return how a trial has ended whose job has; None = its value may still come."""
         value, step = search.value(trial.number) or (None, None)
         trial = replace(trial, value=value, step=step)
@@ -333,7 +334,7 @@ class SearchController:
         of those whose jobs have ended by themselves."""
         unsettled = [search.trials[number] for number in search.unsettled]
         if trials or any(not self._is_over(self._job(trial.job)) for trial in unsettled):
-            done: _Written = self._doors.change(lambda: self._write(trials, ended, unsettled))
+            done: WrittenTrials = self._doors.change(lambda: self._write(trials, ended, unsettled))
             for trial in done.trials:
                 search.note_trial(trial)
             self._doors.audit.note(search.row, "cancel", done.cancelled)
@@ -344,11 +345,11 @@ class SearchController:
 
     def _write(
         self, trials: list[TrialRow], ended: Collection[int], unsettled: list[TrialRow]
-    ) -> "_Written":
+    ) -> WrittenTrials:
         """Write these trials and cancel the jobs of those that are over (the driver's thread). Returns what
         is written. A trial whose job has ended since it was looked at is not stopped any more: it has ended
         as its job has, which is seen the next time."""
-        done = _Written([], [])
+        done = WrittenTrials([], [])
         for trial in trials:
             job = self._job(trial.job)
             if trial.state != "running" and trial.number not in ended:
@@ -411,7 +412,8 @@ class SearchController:
                 parameters=suggestion.parameters,
                 notes=suggestion.notes,
             )
-        submission = search.submission(search.suggested)
+        number = search.row.id
+        submission = search.submission(search.suggested, lambda: self._is_running(number))
         try:
             check_trial(submission.specs[0], search.suggested.parameters)
         except InputError as problem:  # the study is from before this was made sure of
@@ -424,11 +426,14 @@ class SearchController:
         except (ConflictError, TooManyError) as problem:
             # The limit: what follows in the sentence changes every second
             self._note_waiting(search, str(problem).partition("; ")[0])
-            raise
-        self._note_waiting(search, "")
+            return
         search.asked = self._submissions.submit(submission)
         self._tenants.follow(submission.tenant, 1, search.asked)
         search.asked.add_done_callback(lambda _: self._news.set())
+
+    def _is_running(self, number: int) -> bool:
+        row = self._rows.get(number)
+        return row is not None and row.state == "running"
 
     def _note_waiting(self, search: LiveSearch, reason: str) -> None:
         """Have people told why no trial of a search begins, "" = that one does."""
@@ -438,7 +443,9 @@ class SearchController:
             if row is not None and row.state == "running":
                 self._put(replace(row, waiting_reason=reason))
 
+        # For its owner: users shall not fill the server's log
         if search.row.waiting_reason != reason:
+            _log.info("search %d: %s", search.row.id, reason or "goes on")
             self._doors.change(run)
 
     def _adopt(self, search: LiveSearch) -> None:
@@ -452,6 +459,10 @@ class SearchController:
             (job,) = asked.result()
         except StoreError:  # it is asked for again
             return
+        except ConflictError as problem:  # likewise, unless the search was stopped
+            self._note_waiting(search, str(problem).partition("; ")[0])
+            return
+        self._note_waiting(search, "")
         search.suggested, search.ask_from_s = None, 0.0
         trial = replace(trial, job=job)
         search.note_trial(trial)

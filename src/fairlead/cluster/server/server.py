@@ -163,7 +163,13 @@ class Server:
         """These options hold from now on."""
         set_log_level(runtime.log_level)
         self.service.take_over(runtime)
-        self.front.send(PublishedSettings(prices=runtime.prices, log_level=runtime.log_level))
+        self.front.send(
+            PublishedSettings(
+                prices=runtime.prices,
+                log_level=runtime.log_level,
+                tenant_output_bytes=runtime.tenant_output_bytes,
+            )
+        )
 
     def _send_to_front(self, message: object) -> None:
         self.front.send(message)  # type: ignore[arg-type]

@@ -47,7 +47,8 @@ from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.retention import Retention
 from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.search_audit import SearchAudit
-from fairlead.cluster.server.search_controller import SearchController, SearchDoors
+from fairlead.cluster.server.search_controller import SearchController
+from fairlead.cluster.server.search_doors import SearchDoors
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submission_checks import (
     check_count,

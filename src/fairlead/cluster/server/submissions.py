@@ -48,6 +48,7 @@ class Submission:
     ids: "Future[list[int]]" = field(default_factory=Future)  # once they are durable
     asked_s: float = field(default_factory=time.monotonic)
     trial: TrialRow | None = None  # that the one job is, which is written with it
+    is_wanted: Callable[[], bool] = lambda: True  # asked when it is about to be written
 
     @property
     def jobs(self) -> int:
@@ -204,7 +205,9 @@ class SubmissionQueue:
 
     def _rows(self, submission: Submission) -> list[JobRow]:
         """New jobs, of the next ids. Raises ConflictError where one would save to another's directory,
-        InputError where to the server's own."""
+        InputError where to the server's own; ConflictError for what is not wanted any more."""
+        if not submission.is_wanted():
+            raise ConflictError("it is not wanted any more")
         state = self._state
         self._claims.check(
             submission.specs, submission.tenant, state.checkpoints, state.store.directory

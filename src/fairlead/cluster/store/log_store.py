@@ -21,6 +21,8 @@ from fairlead.errors import InputError
 _NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")
 TAIL = "tail"
+_DISCARDED = "discarded"  # file of the sentence that says why there is no older output
+_NOTHING_YET = "0-0:0"  # a cursor behind that sentence: attempts count from 1
 MAX_FILES = 1_000  # of a rank that are kept: short ones take room, too
 _UTF_8 = codecs.getincrementaldecoder("utf-8")
 _MAX_CHARACTER = 4  # bytes of a character
@@ -88,10 +90,41 @@ class LogStore:
         """Output behind a cursor (``tail``: the end of the newest attempt), about so many bytes at most, and
         the cursor behind that: an offset for each rank of the newest attempt read, that of the last rank
         whose output was read at the end. If there are several files, a line names the file wherever another
-        one begins or goes on. A character that is not whole yet is left for later."""
+        one begins or goes on. A character that is not whole yet is left for later. What was discarded is told
+        at the beginning."""
         while True:
             with suppress(FileNotFoundError):  # of a file that was cut or left out meanwhile
-                return self._read(job, cursor, limit)
+                text, behind = self._read(job, cursor, limit)
+                if cursor in ("", TAIL) and (why := self._discarded(job)):
+                    return f"--- {why} ---\n{text}", behind or _NOTHING_YET
+                return text, behind
+
+    def jobs(self) -> list[int]:
+        """Return the jobs of which there is something."""
+        names = os.listdir(self.directory) if self.directory.is_dir() else []
+        return [int(name) for name in names if name.isdecimal()]
+
+    def size(self, job: int) -> int:
+        """Return the bytes of output that are kept of a job."""
+        total = 0
+        for file in self._files(job):
+            with suppress(FileNotFoundError):  # retention has removed it
+                total += file.path.stat().st_size
+        return total
+
+    def discard(self, job: int, why: str) -> None:
+        """Remove what is kept of a job; whoever reads its output from the beginning, or its end, is told why.
+        What comes of it later is kept."""
+        files = self._files(job)
+        if files:
+            with suppress(FileNotFoundError):  # retention has removed all of it
+                (self.directory / str(job) / _DISCARDED).write_text(why)
+        for file in files:
+            file.path.unlink(missing_ok=True)
+
+    def _discarded(self, job: int) -> str:
+        path = self.directory / str(job) / _DISCARDED
+        return path.read_text() if path.exists() else ""
 
     def _read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
         files = self._files(job)

@@ -8,8 +8,9 @@ from fairlead.cluster.front.api.bodies import Cancelled
 from fairlead.cluster.front.api.dependencies import Context, answer
 from fairlead.cluster.front.api.params import LARGEST_ID
 from fairlead.cluster.front.api.schema import answers
+from fairlead.cluster.front.compute_turns import ComputedRoute
 
-router = APIRouter(prefix="/v1/arrays", tags=["jobs"])
+router = APIRouter(prefix="/v1/arrays", tags=["jobs"], route_class=ComputedRoute)
 ArrayPath = Annotated[
     int, Path(ge=0, le=LARGEST_ID, description="Id of the array, which is that of its first task.")
 ]

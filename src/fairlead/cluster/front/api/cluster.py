@@ -15,6 +15,7 @@ from fairlead.cluster.front.api.dependencies import (
 from fairlead.cluster.front.api.errors import problem
 from fairlead.cluster.front.api.params import NodePath
 from fairlead.cluster.front.api.schema import answers, no_content, takes
+from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.protocol.api_models import (
     MAX_ADDED_DEVICES,
     Comparison,
@@ -35,7 +36,7 @@ from fairlead.cluster.protocol.read_job_spec import (
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import InputError
 
-router = APIRouter(prefix="/v1", tags=["cluster"])
+router = APIRouter(prefix="/v1", tags=["cluster"], route_class=ComputedRoute)
 MAX_ADDED, MAX_TYPES = 100, 100
 MAX_POLICY = 200  # characters
 Since = Annotated[

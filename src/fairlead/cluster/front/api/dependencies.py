@@ -8,9 +8,11 @@ import msgspec
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from fairlead.cluster.front.body_limit import BodyLimit
+from fairlead.cluster.front.compute_turns import computing
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.conversion_errors import describe_error
@@ -21,6 +23,7 @@ from fairlead.errors import ConfigError, InputError
 
 T = TypeVar("T")
 LARGEST_BODY = 1 << 20  # bytes
+SMALL_BODY = 1 << 13  # bytes, decoded within a few milliseconds whatever is in it
 _ELEMENT = re.compile(r"(\[\d+\])(?:\.|: )")  # of a list, at the beginning of a field
 
 _bearer = HTTPBearer(
@@ -85,7 +88,7 @@ def body_of(kind: Any) -> Callable[[Request, RequestContext], Awaitable[Any]]:
 
     async def read(request: Request, context: Context) -> Any:
         _check_content_type(request)
-        return _decoded(await _read(request, context.caller), decoder, kind)
+        return await _decode(await _read(request, context.caller), decoder, kind)
 
     return read
 
@@ -96,7 +99,14 @@ _anything = msgspec.json.Decoder(Any)
 async def content_of_body(request: Request, context: Context) -> Any:
     """A dependency that reads a JSON body, whatever it holds, never more than ``LARGEST_BODY`` of it."""
     _check_content_type(request)
-    return _decoded(await _read(request, context.caller), _anything, Any)
+    return await _decode(await _read(request, context.caller), _anything, Any)
+
+
+async def _decode(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> Any:
+    """Decode on the event loop what takes no time to speak of: another thread would."""
+    if len(data) <= SMALL_BODY:
+        return _decoded(data, decoder, kind)
+    return await run_in_threadpool(computing(_decoded), data, decoder, kind)
 
 
 def _decoded(data: bytes, decoder: "msgspec.json.Decoder[Any]", kind: Any) -> Any:

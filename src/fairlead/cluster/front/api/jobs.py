@@ -21,6 +21,7 @@ from fairlead.cluster.front.api.params import (
     TenantQuery,
 )
 from fairlead.cluster.front.api.schema import answers, no_content, takes
+from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     DeviceUsageView,
@@ -35,7 +36,7 @@ from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import check_spec, check_weight
 from fairlead.errors import InputError
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ComputedRoute)
 
 MAX_SPECS = 1_000  # in one request
 MAX_JOBS = 10_000  # in one answer

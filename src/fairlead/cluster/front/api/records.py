@@ -9,11 +9,12 @@ from pydantic import BeforeValidator
 
 from fairlead.cluster.front.api.dependencies import Context, admin, answer
 from fairlead.cluster.front.api.schema import answers
+from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.protocol.accounting import UsageView, check_groupings
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage, audit_time
 from fairlead.errors import ConfigError
 
-router = APIRouter(prefix="/v1", tags=["records"])
+router = APIRouter(prefix="/v1", tags=["records"], route_class=ComputedRoute)
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 

@@ -9,11 +9,12 @@ from fairlead.cluster.front.api.dependencies import Context, answer, content_of_
 from fairlead.cluster.front.api.jobs import Key
 from fairlead.cluster.front.api.params import LARGEST_ID, TenantQuery
 from fairlead.cluster.front.api.schema import answers, no_content, takes
+from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_study import make_study
 from fairlead.cluster.protocol.study import SearchView, StudySpec
 
-router = APIRouter(prefix="/v1/searches", tags=["searches"])
+router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=ComputedRoute)
 SearchPath = Annotated[int, Path(ge=0, le=LARGEST_ID, description="Id of the search.")]
 
 

@@ -13,9 +13,12 @@ from fairlead.cluster.front.api.dependencies import (
 )
 from fairlead.cluster.front.api.params import UserPath
 from fairlead.cluster.front.api.schema import answers, no_content, takes
+from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.protocol.api_models import UserView
 
-router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=[Depends(admin)])
+router = APIRouter(
+    prefix="/v1/users", tags=["users"], dependencies=[Depends(admin)], route_class=ComputedRoute
+)
 
 
 @router.get("", summary="List users", responses=answers(list[UserView]))

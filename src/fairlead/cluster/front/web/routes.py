@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from fairlead.cluster.front.body_limit import BodyLimit
+from fairlead.cluster.front.compute_turns import computing
 from fairlead.cluster.front.facade import (
     ConflictError,
     Facade,
@@ -56,6 +57,10 @@ SEE_OTHER = 303
 Show: TypeAlias = Callable[[Facade, PageRequest], Page]
 Change: TypeAlias = Callable[[Facade, PageRequest], str]
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class FormTooLargeError(InputError):
+    """A form has more bytes than are read of one."""
 
 
 def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
@@ -119,7 +124,7 @@ class PageRoutes:
                 return _foreign()
             try:
                 ask = await _page_request(request, caller)
-                target = await run_in_threadpool(change, self.facade, ask)
+                target = await run_in_threadpool(computing(change), self.facade, ask)
             except FairleadError as refused:
                 return _whole(await self._with_alerts(_refusal(refused), caller), caller)
             return _headed(RedirectResponse(target, SEE_OTHER))
@@ -135,7 +140,7 @@ class PageRoutes:
         try:
             job = (await _page_request(request, caller)).job
             text, behind = await run_in_threadpool(
-                self.facade.log, caller, job, cursor, CHUNK_BYTES
+                computing(self.facade.log), caller, job, cursor, CHUNK_BYTES
             )
         except FairleadError as refused:
             return _headed(PlainTextResponse(str(refused), _refusal(refused).status))
@@ -193,7 +198,7 @@ class PageRoutes:
     async def _page(self, show: Show, request: Request, caller: Caller) -> Page:
         try:
             ask = await _page_request(request, caller)
-            page = await run_in_threadpool(show, self.facade, ask)
+            page = await run_in_threadpool(computing(show), self.facade, ask)
         except FairleadError as refused:
             return await self._with_alerts(_refusal(refused), caller)
         return await self._with_alerts(page, caller) if ask.wants(FAST) else page
@@ -253,10 +258,10 @@ async def _page_request(request: Request, caller: Caller) -> PageRequest:
 
 
 async def _form(request: Request, user: str, most: int) -> dict[str, str]:
-    """The fields of a form; InputError where it is larger than ``most`` bytes, or none. user: who sends it,
-    "" = nobody knows."""
+    """The fields of a form. user: who sends it, "" = nobody knows. Raises FormTooLargeError where it has more
+    than ``most`` bytes, InputError where it is none."""
     limit: BodyLimit = request.app.state.body_limit
-    too_large = InputError(f"the form is larger than {most:,} bytes")
+    too_large = FormTooLargeError(f"the form is larger than {most:,} bytes")
     body = await limit.receive(request.stream(), user, most, too_large)
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
@@ -274,6 +279,8 @@ def _refusal(refused: Exception) -> Page:
             return problem(409, "This cannot be done now", str(refused))
         case TooManyError():
             return problem(429, "This cannot be done now", str(refused))
+        case FormTooLargeError():
+            return problem(413, "This cannot be done", str(refused))
         case InputError():
             return problem(400, "This cannot be done", str(refused))
         case _:

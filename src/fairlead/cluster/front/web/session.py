@@ -5,7 +5,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 MAX_FAILURES = 10  # of one address, within WINDOW_S; then it has to wait
@@ -13,12 +13,12 @@ WINDOW_S = 60.0
 ADDRESSES = 10_000  # remembered
 
 
-def cookie_name(request: Request) -> str:
+def cookie_name(request: HTTPConnection) -> str:
     """Cookies are shared by all ports of a host; so that two clusters on one do not log each other out."""
     return f"fairlead-{request.url.port or request.url.scheme}"
 
 
-def token_of(request: Request) -> str:
+def token_of(request: HTTPConnection) -> str:
     """The token that the browser holds; "" = none."""
     return request.cookies.get(cookie_name(request), "")
 
@@ -45,7 +45,12 @@ def same_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return request.headers.get("sec-fetch-site") == "same-origin"
-    return urlsplit(origin).netloc == request.headers.get("host")
+    parts = urlsplit(origin)
+    # With a page of the same host without TLS anybody on the way can have meddled. The other way round there
+    # may be a proxy.
+    if request.url.scheme == "https" and parts.scheme != "https":
+        return False
+    return parts.netloc == request.headers.get("host")
 
 
 class Throttle:

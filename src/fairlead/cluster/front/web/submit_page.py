@@ -20,6 +20,7 @@ from fairlead.model.toml import parse_toml
 from fairlead.model.toml_lines import with_line
 
 JOB_TOML = "job.toml"  # what messages call a text that was pasted
+_MAX_PARSED = 1 << 20  # characters, within a second, to find the line that a message is about
 _WHERE = "job"  # and what the fields, as the API does
 _FIELD = re.compile(rf"{_WHERE}: (\w+)")  # the field that a message is about
 _EXAMPLE = """command = "python train.py"
@@ -110,7 +111,7 @@ def _from_toml(text: str) -> list[JobSpec]:
     try:
         return [make_spec(content, JOB_TOML)]
     except InputError as problem:
-        raise InputError(with_line(str(problem), JOB_TOML, text)) from None
+        raise InputError(with_line(str(problem), JOB_TOML, text, _MAX_PARSED)) from None
 
 
 def _fields_form(ask: PageRequest, refused: FairleadError | None) -> Section:
