@@ -57,7 +57,7 @@ from fairlead.cluster.server.forecast_input import (
 )
 from fairlead.cluster.server.forecast_obstacles import forecast_obstacles, is_rate_unknown
 from fairlead.cluster.server.held_jobs import is_held_at_first
-from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
+from fairlead.cluster.server.least_times import least_of, least_times, newest_rate, rates_in
 from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.server.question_queue import QuestionQueue
 from fairlead.cluster.server.rates import (
@@ -67,7 +67,7 @@ from fairlead.cluster.server.rates import (
     has_no_rates,
     job_type_of,
     job_type_of_row,
-    stated_rates,
+    missing_rates,
     table_for,
     with_job_types_of,
     with_pairs_of,
@@ -77,8 +77,10 @@ from fairlead.cluster.server.start_times import StartForecasts
 from fairlead.cluster.store.job_views import story
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import ConfigError, StoreError
+from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.core.checkpoint import take_checkpoint
@@ -139,7 +141,7 @@ class Forecasting:
         forecast_kind = ""
         if self._has_forecast(job, obstacles.no_end):
             since_s = changed_s(self._state, job, attempts, nodes_changed_s(self._state))
-            forecast = self.forecaster.forecast_of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
+            forecast = self.forecaster.forecast_of(job.id, WAIT_S, least_of(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
         given = None if forecast is None else forecast.interval
         job = with_deadline(job, forecast)
@@ -182,7 +184,7 @@ class Forecasting:
     def _forecast_at_once(self, job: JobView, nodes_s: Mapping[str, float]) -> JobForecast | None:
         """Return the forecast there is of a job as it is now. nodes_s: when nodes changed, by accelerator."""
         since_s = changed_s(self._state, job, (), nodes_s)
-        return self.forecaster.at_once(job.id, _least_s(job), changed_s=since_s)
+        return self.forecaster.at_once(job.id, least_of(job), changed_s=since_s)
 
     def _has_forecast(self, job: JobView, no_end: NoEnd) -> bool:
         """Return whether the end of a job can be forecast. no_end: what stands against it."""
@@ -466,23 +468,18 @@ class Forecasting:
         self, setup: Setup, caller: Caller, specs: Sequence[JobSpec]
     ) -> tuple[Setup, list[Job], list[str]]:
         """The setup with the kinds of the jobs that would be added, and these."""
-        jobs, notes, job_types = [], [], {}
-        table = setup.throughputs
+        jobs, notes, table = [], [], setup.throughputs
+        job_types: dict[JobType, Floats] = {}
         for place, spec in enumerate(specs):
             job_type = job_type_of(spec, self._state.options.catalogue)
-            row = table.row(job_type)
-            rate = stated_rates(spec, table.slots) if row is None else table.rate[row]
+            more = missing_rates(spec, job_type, table)
+            rate = more[job_type] if job_type in more else table.rate[table.row(job_type)]
             if not fits(by_accelerator(table.slots, rate), spec, setup.cluster):
                 notes.append(f"job {place + 1} of those to be added fits nowhere in the cluster")
                 continue
-            for number in spec.scale_factors:
-                one = job_type.with_scale_factor(number)
-                if table.row(one) is None:
-                    known = None if row is None else rate
-                    job_types[one] = stated_rates(spec, table.slots, number, known)
+            job_types |= more
             id_ = JobId(self._state.next_job + place)
             notes.append(f"job {place + 1} of those to be added is called {id_} here")
-            tenant = caller.tenant or "default"
             jobs.append(
                 Job(
                     id=id_,
@@ -491,16 +488,8 @@ class Forecasting:
                     devices=spec.devices,
                     total_steps=float(spec.total_steps),
                     weight=spec.weight,
-                    tenant=tenant,
+                    tenant=caller.tenant or "default",
                     slo_s=spec.slo_s,
                 )
             )
         return replace(setup, throughputs=extended(table, job_types)), jobs, notes
-
-
-def _least_s(job: JobView) -> float:
-    """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
-    known."""
-    if job.may_have:
-        return 0.0
-    return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)

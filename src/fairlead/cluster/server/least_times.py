@@ -3,6 +3,7 @@ they may have more devices at any time."""
 
 from collections.abc import Mapping, Sequence
 
+from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import holder
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -20,6 +21,14 @@ def least_s(left: float, rates: Mapping[str, float], measured: float | None, on:
     if measured:
         best = measured * (best / here if here > 0 else 1.0)
     return max(left, 0.0) / best if best else 0.0
+
+
+def least_of(job: JobView) -> float:
+    """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
+    known."""
+    if job.may_have:
+        return 0.0
+    return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)
 
 
 def least_times(state: ClusterState, setup: Setup, added: Sequence[Job] = ()) -> dict[int, float]:

@@ -55,6 +55,18 @@ def stated_rates(
     return known * spec.speedup(scale_factor or spec.scale_factor)
 
 
+def missing_rates(spec: JobSpec, job_type: JobType, table: Throughputs) -> dict[JobType, Floats]:
+    """Return the rates of a job on those numbers of devices that it may have of which the table has none."""
+    at = table.row(job_type)
+    known = None if at is None else table.rate[at]
+    kinds = map(job_type.with_scale_factor, spec.scale_factors)
+    return {
+        kind: stated_rates(spec, table.slots, kind.scale_factor, known)
+        for kind in kinds
+        if table.row(kind) is None
+    }
+
+
 def table_for(
     catalogue: Throughputs,
     cluster: Cluster,
