@@ -194,8 +194,11 @@ def test_simulate_names_the_option_of_a_text(
         assert not list(Path().iterdir()), value
 
 
-def test_an_audit_that_ends_before_it_begins_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("audit", "--since", "2026-01-31", "--until", "2026-01-31")
+@pytest.mark.parametrize("command", ["audit", "accounting"])
+def test_what_ends_before_it_begins_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (command, "--since", "2026-01-31", "--until", "2026-01-31")
     assert refused(capsys, *words).startswith("--until: must be after --since, got '2026-01-31'")
 
 

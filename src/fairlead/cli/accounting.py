@@ -56,7 +56,10 @@ def accounting(
     if csv + json + (parquet is not None) > 1:
         raise ConfigError("accounting: give one of --csv, --json and --parquet")
     groupings = check_groupings([name.strip() for name in by.split(",") if name.strip()], "--by")
-    view = client.accounting(groupings, read_day(since, "--since"), read_day(until, "--until"))
+    first, end = read_day(since, "--since"), read_day(until, "--until")
+    if first is not None and end is not None and end <= first:
+        raise ConfigError(f"--until: must be after --since, got {until!r}")
+    view = client.accounting(groupings, first, end)
     if json:
         print_json(view)
     elif csv:

@@ -174,5 +174,8 @@ def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
     if certificate is None or key is None:
         return None
     found = Tls(key, certificate)
-    found.credentials()
+    try:
+        found.credentials()
+    except ConfigError as problem:
+        raise ConfigError(f"--tls-cert: {problem}") from None
     return found
