@@ -31,7 +31,7 @@ class RequestRate:
     at_once: int
 
 
-OF_ONE = RequestRate(200.0, 24)
+OF_ONE = RequestRate(200.0, 64)
 OF_A_STRANGER = RequestRate(50.0, 64)  # an address without a token; these take no thread
 OF_ALL = RequestRate(400.0, 512)
 
