@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead.errors import InputError
-from fairlead.model.toml import MAX_DEPTH, nesting_of, parse_toml
+from fairlead.model.toml import MAX_DEPTH, MAX_PARTS, nesting_of, parse_sent_toml, parse_toml
 
 DOTS = ".a" * 100_000
 
@@ -60,3 +60,29 @@ def test_dots_and_brackets_that_are_no_nesting_are_read(text: str) -> None:
 )
 def test_a_string_that_never_ends_is_looked_at_once(text: str) -> None:
     assert nesting_of(text) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("a.b{i}" + ".a" * 20 + " = 1\n", id="deep keys"),
+        pytest.param("a{i} = 1\n", id="flat keys"),
+        pytest.param("a{i} = [1, [2, 3], {{b = 4}}]\n", id="values"),
+    ],
+)
+def test_a_text_that_is_sent_with_more_than_any_job_has_is_not_parsed(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(line.format(i=i) for i in range(MAX_PARTS + 1))
+    assert parse_sent_toml(line.format(i=1), "job", InputError)
+    monkeypatch.setattr("fairlead.model.toml.tomllib.loads", lambda _text: pytest.fail("parsed"))
+    with pytest.raises(InputError, match=r"^job: has too many keys and values"):
+        parse_sent_toml(text, "job", InputError)
+
+
+def test_the_largest_job_may_be_sent() -> None:
+    words = ", ".join(f"'word-{i}'" for i in range(4_096))
+    variables = "".join(f"V{i} = 'a.b=[c, d]'\n" for i in range(1_024))
+    rates = "".join(f"t{i} = 1.5\n" for i in range(1_000))
+    text = f"command = [{words}]\n[env]\n{variables}[rates]\n{rates}"
+    assert len(parse_sent_toml(text, "job", InputError)["command"]) == 4_096

@@ -10,6 +10,8 @@ from fairlead.errors import InputError
 
 MAX_DEPTH = 32  # tables and arrays inside each other; whoever walks the result may recurse
 MAX_BYTES = 1 << 24
+PARTS = ".=[{,"  # outside of strings and comments, each begins a part of a key or a value
+MAX_PARTS = 10_000  # of a text that is sent; a job may have 4,096 words, and 1,024 variables
 _PLACE = re.compile(r"(?P<said>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")
 _AT_END = " (at end of document)"
 _BOM = "\ufeff"  # which editors on Windows put before a text
@@ -34,6 +36,17 @@ def read_toml(path: Path, error: type[InputError]) -> dict[str, Any]:
     except UnicodeDecodeError as problem:
         raise error(f"{path}: not UTF-8 text at byte {problem.start}") from None
     return parse_toml(text, str(path), error)
+
+
+def parse_sent_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]:
+    """As ``parse_toml``, of a text that somebody sends to a server: one with more parts than any job has is
+    refused before it is parsed, which would take a second and megabytes."""
+    parts = sum(token["mark"] in PARTS for token in _TOKEN.finditer(text) if token["mark"])
+    if parts > MAX_PARTS:
+        raise error(
+            f"{where}: has too many keys and values: more than {MAX_PARTS:,} of {' '.join(PARTS)}"
+        )
+    return parse_toml(text, where, error)
 
 
 def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]:

@@ -137,8 +137,8 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     assert has_folder(root, "7-a")
     remove_folder(root, "7-a")
     assert not has_folder(root, "7-a")
-    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
-        remove_folder(root, "8-a")
+    remove_folder(root, "8-a")
+    assert not (root / "8-a").is_symlink()
     assert (outside / "kept").read_text() == "x"
 
 

@@ -16,11 +16,13 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import make_spec
 from fairlead.errors import FairleadError, InputError
 from fairlead.model.option_text import parse_options
-from fairlead.model.toml import parse_toml
+from fairlead.model.toml import parse_sent_toml
 from fairlead.model.toml_lines import with_line
 
 JOB_TOML = "job.toml"  # what messages call a text that was pasted
-_MAX_PARSED = 1 << 20  # characters, within a second, to find the line that a message is about
+_MAX_PARSED = (
+    1 << 18
+)  # characters, within a fifth of a second, to find the line that a message is about
 _WHERE = "job"  # and what the fields, as the API does
 _FIELD = re.compile(rf"{_WHERE}: (\w+)")  # the field that a message is about
 _EXAMPLE = """command = "python train.py"
@@ -61,7 +63,9 @@ def submit_page(facade: Facade, ask: PageRequest) -> Page:
         try:
             return _submitted(facade, ask)
         except FairleadError as problem:
-            refused = problem
+            # without the frames that have all of the text: they hold it until garbage is looked for
+            refused = problem.with_traceback(None)
+            refused.__context__ = None
     sections = [_fields_form(ask, refused), _toml_form(ask, refused)]
     if refused is not None:
         words = tag("p", str(refused), role="alert", class_="banner bad")
@@ -107,7 +111,7 @@ def _from_fields(form: Mapping[str, str]) -> JobSpec:
 
 
 def _from_toml(text: str) -> list[JobSpec]:
-    content = parse_toml(text, JOB_TOML, InputError)
+    content = parse_sent_toml(text, JOB_TOML, InputError)
     try:
         return [make_spec(content, JOB_TOML)]
     except InputError as problem:

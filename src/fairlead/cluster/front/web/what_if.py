@@ -27,7 +27,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import ACCELERATOR, make_spec
 from fairlead.errors import InputError
 from fairlead.model.duration_text import DASH, duration
-from fairlead.model.toml import parse_toml
+from fairlead.model.toml import parse_sent_toml
 
 CHANGED = 100  # jobs shown
 _DEVICES = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,5})\s*")
@@ -64,7 +64,7 @@ def _jobs(text: str) -> tuple[JobSpec, ...]:
     """One job's fields, or several below ``[[jobs]]``, as TOML."""
     if not text.strip():
         return ()
-    content = parse_toml(text, "job", InputError)
+    content = parse_sent_toml(text, "job", InputError)
     tables_ = content.get("jobs", [content])
     if not isinstance(tables_, list):
         raise InputError("job: [[jobs]] has two brackets on each side")
