@@ -69,9 +69,9 @@ def round_report(round_: StartRound, time_s: float, steps: float, outcome: int =
     return RoundEnded(
         time_s,
         round_.round,
-        np.full((n, 1), steps),
+        np.full(round_.job_groups.shape, steps),
         np.full(n, time_s),
-        np.full((n, 1), outcome),
+        np.full(round_.job_groups.shape, outcome),
         np.zeros(n),
     )
 

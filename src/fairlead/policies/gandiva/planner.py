@@ -154,11 +154,13 @@ def _fill_vacated(homes: Homes) -> None:
 
 
 def _rows_of_pairs(snapshot: Snapshot, found: Measured) -> dict[Pair, int]:
-    """Return the rows of the pairs in force, by the positions of their jobs."""
+    """Return the rows of the pairs in force that can run, by the positions of their jobs: one with a job that
+    is bound to devices of its own cannot."""
     members = snapshot.group_members
     if not found.pairs or members.shape[1] < 2:
         return {}
-    at = np.flatnonzero(members[:, 1] >= 0)
+    can_run = (snapshot.rate.min(axis=2) > 0).any(axis=1)
+    at = np.flatnonzero((members[:, 1] >= 0) & can_run)
     by_pair = {(int(a), int(b)): row for row, (a, b) in zip(at.tolist(), members[at], strict=True)}
     position = {job: i for i, job in enumerate(snapshot.jobs.tolist())}
     wanted = [(position[a], position[b]) for a, b in found.pairs]

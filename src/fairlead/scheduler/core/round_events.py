@@ -46,6 +46,13 @@ def _check(s: SchedulerData, event: RoundEnded) -> None:
             f"report for round {event.round} has {len(event.finish_s)} job groups, "
             f"{s.running.reported()} ran"
         )
+    commanded = s.round.in_force
+    if commanded is not None:  # kernels read what there should be
+        shape = commanded.job_groups.shape
+        if event.steps.shape != shape or event.outcome.shape != shape:
+            raise ProtocolError(
+                f"report for round {event.round} has steps of shape {event.steps.shape}, not {shape}"
+            )
 
 
 def _apply_deferred(s: SchedulerData, time_s: float) -> None:
