@@ -28,8 +28,8 @@ class ElasticPlanner(RoundsOnlyPlanner):
     which the objective is best over all jobs; a job that is not elastic has one number.
 
     One accelerator type cannot have more than its devices. The rate of a configuration is the best one of
-    the type's localities; jobs are preempted, moved and resized where the objective weighs that, so that a
-    round without news changes nothing.
+    the type's localities. A job is preempted, moved or resized where the objective is better for it, with
+    what a start costs taken into account.
     """
 
     objective: ElasticObjective
