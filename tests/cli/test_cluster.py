@@ -186,6 +186,8 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     assert f"Job {job} [bold]mine[/] of admin" in story
     assert "weight 5" in story
     assert call("logs", job) == 0
+    caught = capsys.readouterr()
+    assert (caught.out, caught.err) == ("", f"job {job} is waiting: it has written nothing yet\n")
     assert call("cancel", job, "99999999") == 2
     caught = capsys.readouterr()
     assert f"job {job} cancelled" in caught.out
@@ -193,6 +195,11 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     assert call("jobs", "--json") == 0
     listed = json.loads(capsys.readouterr().out)
     assert int(job) not in {one["id"] for one in listed}
+    assert call("logs", job) == 0
+    said = (
+        f"job {job} is cancelled: it wrote nothing, or its output is kept no longer (--keep-logs)\n"
+    )
+    assert capsys.readouterr().err == said
     assert call("jobs", "--all", "--json") == 0
     listed = json.loads(capsys.readouterr().out)
     assert int(job) in {one["id"] for one in listed}

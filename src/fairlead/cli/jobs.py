@@ -31,7 +31,7 @@ from fairlead.cli.terminal_views import (
     show_trouble,
 )
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.protocol.api_models import ENDED_STATES
+from fairlead.cluster.protocol.api_models import ENDED_STATES, JobView
 from fairlead.errors import ConfigError, InputError, UnreachableError
 
 LIMIT = 100  # jobs shown at once
@@ -123,28 +123,41 @@ def logs(
 
 
 def _print_logs(client: Client, job: int, show: Callable[[str], str], *, follow: bool) -> None:
-    cursor = ""
+    cursor, printed = "", 0
     while True:
         try:
-            ended = (
-                client.job(job).state in ENDED_STATES
-            )  # asked first, so what follows is all of it
-            cursor = _print_log(client, job, cursor, show)
+            view = client.job(job)  # asked first: where it has ended, what follows is all of it
+            ended = view.state in ENDED_STATES
+            cursor, more = _print_log(client, job, cursor, show)
+            printed += more
         except UnreachableError:
             if not follow or not cursor:
                 raise
             ended = False
         if ended or not follow:
-            return
+            break
         time.sleep(FOLLOW_POLL_S)
+    if not printed:
+        print(_no_output(view), file=sys.stderr)
 
 
-def _print_log(client: Client, job: int, cursor: str, show: Callable[[str], str]) -> str:
-    """Print what is new, as ``show`` makes it; returns the cursor after it."""
+def _no_output(job: JobView) -> str:
+    """Why nothing was printed."""
+    if job.state not in ENDED_STATES:
+        return f"job {job.id} is {job.state}: it has written nothing yet"
+    return f"job {job.id} is {job.state}: it wrote nothing, or its output is kept no longer (--keep-logs)"
+
+
+def _print_log(
+    client: Client, job: int, cursor: str, show: Callable[[str], str]
+) -> tuple[str, int]:
+    """Print what is new, as ``show`` makes it. Returns the cursor behind it and how many characters came."""
+    came = 0
     while True:
         text, cursor = client.log(job, cursor)
         if not text:
-            return cursor
+            return cursor, came
+        came += len(text)
         sys.stdout.write(show(text))
         sys.stdout.flush()
 

@@ -61,6 +61,19 @@ def test_tokens_that_were_not_delivered_are_made_again(tmp_path: Path) -> None:
     assert all(again[user] != lost[user] for user in USERS)
 
 
+def test_a_user_who_is_of_another_tenant_stays_there_and_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(tmp_path, USERS)
+    assert not [one for one in caplog.messages if one.startswith("--users")]
+    assert start(tmp_path, USERS | {"ben": "vision"}) == {}
+    (told,) = [one for one in caplog.messages if one.startswith("--users")]
+    assert told == (
+        "--users: ben is user of tenant speech, not of vision, and stays so; "
+        "`fairlead user add ben --tenant vision` changes that"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

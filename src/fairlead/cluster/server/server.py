@@ -36,6 +36,7 @@ COLLECT = (50_000, 20, 20)  # thresholds of the search for cyclic garbage
 
 
 FREE_TRIES, FREE_POLL_S = 20, 0.1  # looks at a port that is to be free, and seconds between two
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,8 @@ class Server:
         """The tokens that nobody has yet, which the audit log then tells of: it is whoever started the server
         that gets them."""
         accounts = self.service.accounts
+        for sentence in accounts.of_other_tenants(self.listening.users):
+            _log.warning(sentence)
         tokens = accounts.first_tokens(self.listening.new_tokens)
         tokens |= accounts.missing_tokens(self.listening.users)
         log = AuditLog(self.directory, self.listening.audit)

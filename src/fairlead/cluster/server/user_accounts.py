@@ -88,6 +88,17 @@ class UserAccounts:
         missing = [user for user in users if user not in known or self._store.meta(_waits(user))]
         return {user: self._put(user, users[user], "user", waits=True) for user in missing}
 
+    def of_other_tenants(self, users: Mapping[str, str]) -> list[str]:
+        """A sentence for each of these users who is known, but not as a user of this tenant. users: user ->
+        tenant."""
+        known = {row.user: row for row in self._store.users()}
+        return [
+            f"--users: {user} is {row.role} of tenant {row.tenant or 'none'}, not of {tenant}, and stays so; "
+            f"`fairlead user add {user} --tenant {tenant}` changes that"
+            for user, tenant in users.items()
+            if (row := known.get(user)) is not None and (row.tenant, row.role) != (tenant, "user")
+        ]
+
     def tokens_delivered(self, users: Iterable[str]) -> None:
         """Note that the first tokens of these users are where their owner finds them. If this cannot be
         written down, the next start makes new ones."""
