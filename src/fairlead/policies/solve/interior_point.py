@@ -42,6 +42,7 @@ class MaxMinClasses(NamedTuple):
     class_size: Floats1  # (classes,) jobs
     scale: Floats1  # (classes,) devices of a job
     accelerator_of_slot: Ints1  # (slots,)
+    slot_devices: Floats1  # (slots,) devices of a job there for each one of its scale
     capacity: Floats1  # (types,) devices, > 0
 
 
@@ -136,7 +137,7 @@ def _factor_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _
             for q in range(1, solved.shape[2]):
                 solved[c, j, q] = 0.0
             solved[c, j, 0] = worth[c, j]
-            solved[c, j, 1 + accelerator_of_slot[j]] = -scale[c]
+            solved[c, j, 1 + accelerator_of_slot[j]] = -scale[c] * classes.slot_devices[j]
             for i in range(slots):
                 h[c, j, i] = b
             h[c, j, j] += dual[c, j] / primal[c, j]
@@ -179,9 +180,9 @@ def _add_devices(classes: MaxMinClasses, system: _System) -> None:
     slots, types = classes.worth.shape[1], len(classes.capacity)
     count, scale, solved, matrix = classes.class_size, classes.scale, system.solved, system.matrix
     for c in range(len(solved)):
-        use = count[c] * scale[c]
         for j in range(slots):
             k = classes.accelerator_of_slot[j]
+            use = count[c] * scale[c] * classes.slot_devices[j]
             matrix[k, types] -= use * solved[c, j, 0]
             for q in range(types):
                 matrix[k, q] -= use * solved[c, j, 1 + q]
@@ -206,7 +207,8 @@ def _target_system(
     for c in range(n_classes):
         two = (products[c, slack] + dual[c, slack] * residual[c, 1]) / primal[c, slack]
         for j in range(slots):
-            cost = dual[c, slack] + scale[c] * price[accelerator_of_slot[j]]
+            pays = scale[c] * price[accelerator_of_slot[j]] * classes.slot_devices[j]
+            cost = dual[c, slack] + pays
             r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
             own[c, j, 0] = products[c, j] / primal[c, j] - r_dual - two
         solve_factored(h, c, own)
@@ -215,8 +217,8 @@ def _target_system(
         for j in range(slots):
             along += worth[c, j] * own[c, j, 0]
         stiff, alpha = system.level[c, 0], system.level[c, 1]
-        use = count[c] * scale[c]
         for j in range(slots):
+            use = count[c] * scale[c] * classes.slot_devices[j]
             own[c, j, 0] += (one / stiff - alpha * along) * by_worth[c, j]
             right[accelerator_of_slot[j]] += use * (own[c, j, 0] + primal[c, j])
         right[types] += count[c] * (alpha * along - one / stiff - dual[c, level])
@@ -283,12 +285,13 @@ def _start(classes: MaxMinClasses, free: Floats) -> tuple[Floats, Floats, float]
         primal[c, slots] = 0.0
         for j in range(slots):
             k = accelerator_of_slot[j]
-            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(accelerator_of_slot == k))
+            part = capacity[k] / demand / np.sum(accelerator_of_slot == k)
+            x = 0.5 * min(1.0 / slots, part / classes.slot_devices[j])
             primal[c, j] = x
             primal[c, slots] += worth[c, j] * x
             primal[c, slots + 1] -= x
-            free[k] -= count[c] * scale[c] * x
-            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price
+            free[k] -= count[c] * scale[c] * x * classes.slot_devices[j]
+            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price * classes.slot_devices[j]
             dual[c, j] = max(1e-3 / jobs, slack)
     return primal, dual, price
 
