@@ -35,7 +35,9 @@ def elastic_snapshots(draw: st.DrawFn) -> Snapshot:
     """Some jobs of which most may have several numbers of devices, at rates of their own on each."""
     one = st.floats(0.5, 50.0)
     rate = np.array(draw(st.lists(one, min_size=36, max_size=36))).reshape(12, 3)
-    if draw(st.booleans()):  # more devices are never slower, and never more than as many times as fast
+    if draw(
+        st.booleans()
+    ):  # more devices are never slower, and never more than as many times as fast
         for row in range(0, 12, 3):
             rate[row + 1] = rate[row] * draw(st.floats(1.0, 2.0))
             rate[row + 2] = rate[row + 1] * draw(st.floats(1.0, 2.0))
@@ -178,9 +180,7 @@ def _las(snapshot: Snapshot, program: Program, gets: Floats, report: SolveReport
     assert close(report.objective * snapshot.weight.sum() / snapshot.capacity.sum(), best)
 
 
-def _water_filling(
-    snapshot: Snapshot, program: Program, gets: Floats, report: SolveReport
-) -> None:
+def _water_filling(snapshot: Snapshot, program: Program, gets: Floats, report: SolveReport) -> None:
     """Nobody's level can rise without that of one who has no more falling."""
     own = own_part(snapshot, by_weight(snapshot))
     can = np.flatnonzero(program.can & (own > 0))
@@ -197,9 +197,7 @@ def _makespan(snapshot: Snapshot, program: Program, gets: Floats, report: SolveR
     pace = cp.Variable()
     can = np.flatnonzero(program.can)
     if len(can):
-        best = program.most(
-            pace, program.gets[can] >= cp.multiply(snapshot.steps_left[can], pace)
-        )
+        best = program.most(pace, program.gets[can] >= cp.multiply(snapshot.steps_left[can], pace))
         assert report.objective is not None
         assert close(report.objective, 1 / best)
         assert close(float((snapshot.steps_left[can] / gets[can]).max()), 1 / best)
@@ -284,7 +282,10 @@ def test_the_best_use_of_a_part_of_its_own(snapshot: Snapshot) -> None:
         part = by_weight(snapshot) if weighted else np.full(len(snapshot.jobs), 1.0)
         part = part / part.sum()
         np.testing.assert_allclose(
-            isolated_rate(problem.snapshot, weighted), own_part(snapshot, part), rtol=1e-7, atol=1e-9
+            isolated_rate(problem.snapshot, weighted),
+            own_part(snapshot, part),
+            rtol=1e-7,
+            atol=1e-9,
         )
 
 
