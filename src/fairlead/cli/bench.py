@@ -15,6 +15,7 @@ from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fairlead.analysis.elastic_benchmark import ElasticTiming
     from fairlead.analysis.solve_benchmark import SolveTiming
     from fairlead.model.plan import Policy
     from fairlead.model.throughputs import Throughputs
@@ -163,7 +164,11 @@ def elastic_command(
             timings.append(time_elastic(name, n, jobs, kinds))
     if json:
         o.print_json({"timings": timings})
-        return
+    else:
+        _show_elastic(timings)
+
+
+def _show_elastic(timings: "list[ElasticTiming]") -> None:
     table = Table(box=SIMPLE_HEAD)
     for heading in ("policy", "devices", "jobs", "configurations", "CPU ms", "gap"):
         table.add_column(heading, justify="left" if heading == "policy" else "right")

@@ -58,7 +58,8 @@ class ChaosCluster:
         chosen = self._rng.random()
         if chosen < TAKES_TURNS + RESIZES:
             with self.client() as client:
-                client.set_policy("gandiva" if chosen < TAKES_TURNS else "sia")
+                resizing = self._rng.choice(("sia", "las_aware"))
+                client.set_policy("gandiva" if chosen < TAKES_TURNS else resizing)
 
     # --- processes -------------------------------------------------------------------------------
 
