@@ -39,6 +39,11 @@ def test_decisions_on_elastic_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert all(one["gap"] <= 1e-12 for one in told if one["devices"] == 64)
     assert all(one["gap"] <= 1e-2 and one["cpu_s"] > 0 for one in told)
+    sizes = ("--devices", "64", "--jobs-per-device", "0.3,2", "--kinds", "9")
+    assert call("bench", "elastic", *sizes, "--policies", "las_aware", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["timings"]
+    assert [one["jobs"] for one in told] == [19, 128]
+    assert all(one["gap"] <= 1e-6 and one["cpu_s"] > 0 for one in told)
     assert call("bench", "elastic", "--devices", "64", "--jobs-per-device", "1") == 0
     assert capsys.readouterr().out.split()[-6:-1][:3] == ["sia", "64", "64"]
 

@@ -5,12 +5,14 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cluster.cluster import running, until
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
 
 POLLUX = ("--round", "2", "--restart-cost", "0.05", "--policy", "pollux")
+LAS = (*POLLUX[:-1], "las_aware")
 SCRIPT = """
 import json, os, sys, time
 import fairlead
@@ -59,10 +61,13 @@ def numbers(path: Path) -> list[int]:
     return list({attempt: world for attempt, world, _ in trained(path)}.values())
 
 
-def test_a_job_grows_and_shrinks_and_does_each_step_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [POLLUX, LAS], ids=["pollux", "las_aware"])
+def test_a_job_grows_and_shrinks_and_does_each_step_once(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     nodes = {"node-a": "v100=2", "node-b": "v100=2"}
     paths = [tmp_path / f"job-{k}" for k in range(3)]
-    with running(tmp_path, POLLUX, nodes) as cluster, cluster.client() as client:
+    with running(tmp_path, options, nodes) as cluster, cluster.client() as client:
         submit(client, paths[0])
         until(lambda: 4 in numbers(paths[0]))
         other = submit(client, paths[1])

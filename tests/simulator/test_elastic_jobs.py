@@ -24,7 +24,17 @@ TABLE = Throughputs(
     job_types(("net", 1), ("net", 2), ("net", 4)),
     np.array([[4.0, 10.0], [7.0, 18.0], [12.0, 30.0]]),
 )
-POLICIES = ("sia", "pollux", "goodput", "elastic_srpt")
+PLANNERS = ("sia", "pollux", "goodput", "elastic_srpt")
+OF_SHARES = (
+    "las_aware",
+    "makespan_aware",
+    "finish_time_aware",
+    "water_filling_aware",
+    "nash",
+    "strategy_proof",
+    "total_throughput",
+    "total_throughput_normalised",
+)
 
 
 @dataclass
@@ -78,7 +88,7 @@ def test_steps_are_those_of_the_devices_that_a_job_has() -> None:
     assert set(seen.numbers[1][2:]) == {4}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*PLANNERS, *OF_SHARES])
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_each_round_keeps_to_devices_and_numbers(policy: str, data: st.DataObject) -> None:
@@ -152,10 +162,93 @@ def test_numbers_that_cannot_be_are_refused(
     assert said in told
 
 
-def test_a_run_is_replayed_from_its_journal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["elastic_srpt", "las_aware"])
+def test_a_run_is_replayed_from_its_journal(policy: str, tmp_path: Path) -> None:
     jobs = [Arrival(50.0 * i, job(i, 20_000 + 1000 * i)) for i in range(6)]
     out = tmp_path / "run"
-    fairlead.simulate(jobs, cluster(), "elastic_srpt", throughputs=TABLE, round_s=100.0, out=out)
+    fairlead.simulate(jobs, cluster(), policy, throughputs=TABLE, round_s=100.0, out=out)
     with pytest.raises(SystemExit) as ended:
         main(["replay", str(out)])
     assert not ended.value.code
+
+
+def _no_costs() -> fairlead.GroundTruth:
+    return fairlead.GroundTruth(restart_costs=fairlead.RestartCosts(0.0))
+
+
+def test_shares_are_realised_on_the_numbers_that_they_are_of() -> None:
+    """Two elastic jobs and one that has one device, on four: the latter runs all the time, and the others
+    share three devices, each on one of them half of the time and on two the other half, 14 steps/s."""
+    jobs = [
+        Arrival(0.0, job(0, 14.0 * 24_000, (1, 2))),
+        Arrival(0.0, job(1, 14.0 * 24_000, (1, 2))),
+        Arrival(0.0, job(2, 10.0 * 24_000, ())),
+    ]
+    seen = Seen()
+    result = fairlead.simulate(
+        jobs,
+        cluster(4),
+        "water_filling_aware",
+        throughputs=TABLE,
+        round_s=100.0,
+        ground_truth=_no_costs(),
+        observers=[seen],
+    )
+    ends = dict(result.jobs.select("job", "end_s").iter_rows())
+    for one in (0, 1, 2):  # a round more or less
+        assert ends[one] == pytest.approx(24_000, abs=200)
+    for elastic in (0, 1):
+        of_number = {n: seen.numbers[elastic].count(n) for n in (1, 2)}
+        assert of_number[1] == pytest.approx(120, abs=3)
+        assert of_number[2] == pytest.approx(120, abs=3)
+
+
+def test_a_job_alone_has_the_number_on_which_it_is_fastest() -> None:
+    seen = Seen()
+    result = fairlead.simulate(
+        [Arrival(0.0, job(0, 30_000))],
+        cluster(4),
+        "las_aware",
+        throughputs=TABLE,
+        round_s=100.0,
+        ground_truth=_no_costs(),
+        observers=[seen],
+    )
+    assert set(seen.numbers[0]) == {4}
+    assert dict(result.jobs.select("job", "end_s").iter_rows())[0] == pytest.approx(1000)
+
+
+def test_elastic_jobs_come_and_go_among_rigid_ones() -> None:
+    """The shares are by number from the first elastic job on, and no more when the last one has left."""
+    jobs = [
+        Arrival(0.0, job(0, 60_000, ())),
+        Arrival(500.0, job(1, 15_000)),
+        Arrival(800.0, job(2, 15_000)),
+        Arrival(4000.0, job(3, 15_000)),
+    ]
+    seen = Seen()
+    result = fairlead.simulate(
+        jobs,
+        cluster(2, 2),
+        "las_aware",
+        throughputs=TABLE,
+        round_s=100.0,
+        ground_truth=_no_costs(),
+        observers=[seen],
+    )
+    assert result.metrics["n_completed"] == 4
+    assert set(seen.numbers[0]) == {1}
+    assert max(seen.numbers[3]) == 2
+
+
+def test_policies_without_rates_keep_the_number() -> None:
+    seen = Seen()
+    fairlead.simulate(
+        [Arrival(0.0, job(0, 30_000)), Arrival(10.0, job(1, 30_000))],
+        cluster(4),
+        "las",
+        throughputs=TABLE,
+        round_s=100.0,
+        observers=[seen],
+    )
+    assert {n for numbers in seen.numbers.values() for n in numbers} == {1}

@@ -15,6 +15,7 @@ from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fairlead.analysis.elastic_benchmark import ElasticTiming
     from fairlead.analysis.solve_benchmark import SolveTiming
     from fairlead.model.plan import Policy
     from fairlead.model.throughputs import Throughputs
@@ -116,8 +117,20 @@ def elastic_command(
         str, typer.Option(metavar="X,X,...", help="Numbers of jobs, relative to the devices.")
     ] = "0.3,4",
     policies: Annotated[
-        str, typer.Option(metavar="NAME,NAME,...", help="Policies of elastic jobs.")
+        str,
+        typer.Option(
+            metavar="NAME,NAME,...", help="Policies of elastic jobs, or of shares that know rates."
+        ),
     ] = "sia",
+    kinds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=100_000,
+            help="Kinds of jobs with the same rates. Default: each job has its own.",
+        ),
+    ] = None,
     json: o.JsonOption = False,
 ) -> None:
     """Print how long it takes to decide how many devices of which type each elastic job has.
@@ -125,16 +138,17 @@ def elastic_command(
     CPU time of one core: the median of 5 random rounds, the bound on the optimum included. The gap is the
     largest proven distance from the optimum, relative to the objective; 0: the optimum.
     """
-    from fairlead.analysis.elastic_benchmark import time_elastic
+    from fairlead.analysis.elastic_benchmark import policies_of_shares, time_elastic
     from fairlead.policies.elastic.objectives import OBJECTIVES
 
     sizes = _numbers("--devices", devices, MAX_DEVICES)
     if min(sizes) < MIN_DEVICES:
         raise ConfigError(f"--devices: at least {MIN_DEVICES}, one of each type, got {devices!r}")
     names = list(dict.fromkeys(policies.split(",")))
+    known = [*OBJECTIVES, *policies_of_shares()]
     for name in names:
-        if name not in OBJECTIVES:
-            raise ConfigError(f"--policies: expected some of {', '.join(OBJECTIVES)}, got {name!r}")
+        if name not in known:
+            raise ConfigError(f"--policies: expected some of {', '.join(known)}, got {name!r}")
     cells = [
         (name, n, max(1, round(n * x)))
         for name in names
@@ -147,10 +161,14 @@ def elastic_command(
     with progress("deciding", len(cells)) as update:
         for done, (name, n, jobs) in enumerate(cells):
             update(done, f"{name}, {jobs:,} jobs on {n:,} devices")
-            timings.append(time_elastic(name, n, jobs))
+            timings.append(time_elastic(name, n, jobs, kinds))
     if json:
         o.print_json({"timings": timings})
-        return
+    else:
+        _show_elastic(timings)
+
+
+def _show_elastic(timings: "list[ElasticTiming]") -> None:
     table = Table(box=SIMPLE_HEAD)
     for heading in ("policy", "devices", "jobs", "configurations", "CPU ms", "gap"):
         table.add_column(heading, justify="left" if heading == "policy" else "right")

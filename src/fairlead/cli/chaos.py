@@ -27,6 +27,10 @@ def chaos(
     lease: Annotated[
         float, typer.Option(help="Seconds of a lease; the default of a server is 30.")
     ] = 3.0,
+    resizing: Annotated[
+        bool,
+        typer.Option("--resizing", help="All jobs are elastic, and the policy resizes them."),
+    ] = False,
     show_kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds, and end.")] = False,
 ) -> None:
     """Inject faults into a cluster at random, and prove that nothing is lost.
@@ -52,7 +56,9 @@ def chaos(
             raise ConfigError(f"--only: no kind {name!r}; there are {', '.join(FAULTS)}")
     if not 1.0 <= lease <= 120.0:
         raise ConfigError(f"--lease: must be from 1 to 120 seconds, got {lease:g}")
-    outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True), lease)
+    outcome = run_trials(
+        trials, seed, kinds, keep, lambda line: print(line, flush=True), lease, resizing=resizing
+    )
     _report(outcome)
     if outcome.violations:
         more = f" (and {len(outcome.violations) - 1} more)" if len(outcome.violations) > 1 else ""

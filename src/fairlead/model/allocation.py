@@ -63,9 +63,19 @@ class SolveReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SharesByNumber:
+    """The shares of an allocation by slot type and number of devices, where jobs are elastic."""
+
+    slot: Ints  # (configurations,) slot type
+    devices: Ints  # (configurations,)
+    share: Floats  # (groups, configurations) in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """share[u, t]: fraction of wall-clock time that job group u should spend on slot type t."""
 
     job_groups: Ints  # (groups, width) job ids, -1 after the last member
     share: Floats  # (groups, slots) in [0, 1]
     report: SolveReport
+    by_number: SharesByNumber | None = None  # None: every job keeps its number of devices

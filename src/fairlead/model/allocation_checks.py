@@ -115,13 +115,12 @@ def _named(row: Ints) -> str:
 
 
 def _tally(groups: Ints, share: Floats, snapshot: Snapshot) -> tuple[Floats, Floats]:
-    scale, column = (
-        _as_kernel_input(snapshot.job_scale),
-        _as_kernel_input(snapshot.accelerator_of_slot),
-    )
-    return tally(
-        _as_kernel_input(snapshot.jobs), groups, share, scale, column, len(snapshot.capacity)
-    )
+    jobs, scale = _as_kernel_input(snapshot.jobs), _as_kernel_input(snapshot.job_scale)
+    by_slot, time = tally(jobs, groups, share, scale)
+    devices = by_slot * snapshot.slot_devices
+    used = np.zeros(len(snapshot.capacity))
+    np.add.at(used, snapshot.accelerator_of_slot, devices)
+    return used, time
 
 
 def _as_kernel_input(array: NDArray[S]) -> NDArray[S]:

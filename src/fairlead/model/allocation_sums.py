@@ -11,16 +11,14 @@ from fairlead.model.jit import kernel
 from fairlead.model.pair_rates import PairTable, colocated_rate_of
 
 
-def tally(
-    jobs: Ints, groups: Ints, share: Floats, scale: Ints, accelerator_of_slot: Ints, types: int
-) -> tuple[Floats, Floats]:
-    """Return (types,) devices shared out, and (jobs,) fraction of time that each job runs.
+def tally(jobs: Ints, groups: Ints, share: Floats, scale: Ints) -> tuple[Floats, Floats]:
+    """Return (slots,) the sum of shares times scale, and (jobs,) fraction of time that each job runs.
 
     jobs: (jobs,) ids, ascending, with all of those in job groups; groups: (groups, width) ids, -1 after the
     last; scale: (jobs,).
     """
-    used, time = np.zeros(types), np.zeros(len(jobs))
-    _tally(jobs, groups, share, scale, accelerator_of_slot, used, time)
+    used, time = np.zeros(share.shape[1]), np.zeros(len(jobs))
+    _tally(jobs, groups, share, scale, used, time)
     return used, time
 
 
@@ -81,18 +79,11 @@ def _position(job: int, group: int, jobs: Ints, without_gaps: bool) -> int:
     return int(job - jobs[0] if without_gaps else np.searchsorted(jobs, job))
 
 
-@kernel("void(i8[::1], i8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1])")
+@kernel("void(i8[::1], i8[:,::1], f8[:,::1], i8[::1], f8[::1], f8[::1])", allocates=False)
 def _tally(
-    jobs: Ints,
-    groups: Ints,
-    share: Floats,
-    scale: Ints,
-    accelerator_of_slot: Ints,
-    used: Floats,
-    time: Floats,
+    jobs: Ints, groups: Ints, share: Floats, scale: Ints, by_slot: Floats, time: Floats
 ) -> None:
     without_gaps = _without_gaps(jobs)
-    by_slot = np.zeros(share.shape[1])
     for u in range(len(groups)):
         a = _position(groups[u, 0], u, jobs, without_gaps)
         busy = 0.0
@@ -105,8 +96,6 @@ def _tally(
             b = _position(groups[u, k], u, jobs, without_gaps)
             if b >= 0:
                 time[b] += busy
-    for t in range(len(by_slot)):
-        used[accelerator_of_slot[t]] += by_slot[t]
 
 
 @kernel(

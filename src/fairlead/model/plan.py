@@ -119,6 +119,9 @@ class BasePolicy:
         None  # solve again when the shares are this old; None: on change only
     )
     weighs_prices: bool = False  # a job is also moved to a type that is cheaper and no faster
+    elastic: bool = (
+        False  # its program holds where slot types are configurations (``Snapshot.slot_devices``)
+    )
 
 
 _NO_TRAITS = BasePolicy()

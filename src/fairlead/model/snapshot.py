@@ -116,6 +116,10 @@ class Snapshot:
     previous: Allocation | None  # the answer in force, for warm starts
     servers: Servers | None = None  # None: nobody knows, as in a problem from a file
     elastic: Elastic | None = None  # None: every job keeps its number of devices
+    configuration_devices: Floats | None = (
+        None  # (slots,) devices of a job on each slot type, where slot types are the configurations of
+    )
+    # elastic jobs and every scale is 1; None: as many as its scale says
     believed_rate: Floats | None = (
         None  # (job_types, slots) as job_type_rate, but not 0 on slot types that
     )
@@ -153,6 +157,13 @@ class Snapshot:
         if not self.space_sharing:
             return self.rate[:, :, 0]
         return self.rate[self.group_members[:, 1] < 0, :, 0]
+
+    @property
+    def slot_devices(self) -> Floats:
+        """(slots,) devices of a job there for each one of its scale: 1, but for configurations."""
+        if self.configuration_devices is None:
+            return np.ones(len(self.slots))
+        return self.configuration_devices
 
     @property
     def job_scale(self) -> Ints:

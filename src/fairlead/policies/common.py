@@ -67,7 +67,8 @@ def group_ids(snapshot: Snapshot) -> Ints:
 
 def violation(snapshot: Snapshot, share: Floats) -> float:
     """Largest excess of (jobs, slots) shares over a job's time or a type's devices, relative to it."""
-    used = np.bincount(
-        snapshot.accelerator_of_slot, snapshot.job_scale @ share, len(snapshot.capacity)
-    ) / np.maximum(snapshot.capacity, 1.0)
+    devices = snapshot.job_scale @ share * snapshot.slot_devices
+    used = np.bincount(snapshot.accelerator_of_slot, devices, len(snapshot.capacity)) / np.maximum(
+        snapshot.capacity, 1.0
+    )
     return max(0.0, float(used.max()) - 1.0, float(share.sum(axis=1).max(initial=0.0)) - 1.0)

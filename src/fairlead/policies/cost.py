@@ -261,7 +261,7 @@ def _best_ratio_allocation(
 def _least_cost_of_rate(problem: ShareProblem, price: Floats) -> Floats:
     """(classes,) $/h for a step/s on the slot type where that is cheapest; 0 for a job that can run
     nowhere."""
-    per_dollar = (problem.rate / price).max(axis=1) / problem.scale
+    per_dollar = (problem.rate / problem.per_device(price)).max(axis=1)
     return np.asarray(
         np.divide(1.0, per_dollar, out=np.zeros_like(per_dollar), where=per_dollar > 0)
     )
@@ -279,4 +279,5 @@ def _cost_efficiency(snapshot: Snapshot, made: Allocation, price: Floats) -> flo
     worth = _least_cost_of_rate(problem, price)[problem.classes.of]
     work = float(worth @ effective_throughput(made, snapshot))
     scale = snapshot.job_scale[group_members(made, snapshot)[:, 0]]
-    return work / float(scale @ (made.share @ price)) if work > 0 else 0.0
+    cost = price * snapshot.slot_devices
+    return work / float(scale @ (made.share @ cost)) if work > 0 else 0.0

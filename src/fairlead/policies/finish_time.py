@@ -6,6 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
+from fairlead.model.plan import BasePolicy
 from fairlead.model.rates import inverse_rate, isolated_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.parametric_level import (
@@ -17,7 +18,7 @@ from fairlead.policies.parametric_level import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FinishTime:
+class FinishTime(BasePolicy):
     """min_x max_i  (a_i + n_i / sum_j T_ij x_ij) / (c_i + n_i / I_i)   s.t.  time, devices of each type.
 
     a_i time since submission, n_i steps left, T_ij rate of job i on slot type j; I_i its rate with a part
@@ -34,6 +35,7 @@ class FinishTime:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""

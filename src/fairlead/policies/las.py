@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput, job_times
 from fairlead.model.arrays import Floats
+from fairlead.model.plan import BasePolicy
 from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
@@ -29,7 +30,7 @@ MAX_EXACT_RATES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Las:
+class Las(BasePolicy):
     """max_x min_i  s_i / (w_i p_i) * sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j, p_i = sum_j T_ij N_j / sum_j N_j its rate under proportional
@@ -42,6 +43,7 @@ class Las:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified; a linear program over classes of jobs
@@ -158,6 +160,7 @@ def las_problem(snapshot: Snapshot) -> MaxMin:
         gain=gain,
         scale=scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,
+        slot_devices=snapshot.slot_devices,
         capacity=snapshot.capacity,
     )
 
@@ -178,6 +181,7 @@ def las_by_jobs(snapshot: Snapshot) -> Allocation:
         rate=snapshot.solo_rate,
         scale=snapshot.job_scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,
+        slot_devices=snapshot.slot_devices,
         capacity=snapshot.capacity,
         steps=need,
         age=np.zeros_like(need),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.parametric_level import (
     Requirements,
@@ -15,7 +16,7 @@ from fairlead.policies.parametric_level import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Makespan:
+class Makespan(BasePolicy):
     """min_x max_i  n_i / sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
 
     n_i steps left, T_ij rate of job i on slot type j. The objective is the makespan in seconds if shares
@@ -29,6 +30,7 @@ class Makespan:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""

@@ -81,7 +81,8 @@ def _stay_columns(
     first, slot = np.nonzero(in_force)
     number, count = len(first), problem.classes.count[first]
     rate, accelerator = problem.rate[first, slot], problem.accelerator_of_slot[slot]
-    devices = problem.scale[first] * count / np.maximum(problem.capacity, 1.0)[accelerator]
+    devices = problem.scale[first] * count * problem.slot_devices[slot]
+    devices = devices / np.maximum(problem.capacity, 1.0)[accelerator]
     column = np.tile(np.arange(number), 3)
     row = np.concatenate(
         [program.throughput_row(first), program.time_row(first), program.device_row(accelerator)]

@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.arrays import Bools, Floats
+from fairlead.model.plan import BasePolicy
 from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, violation
@@ -25,7 +26,7 @@ _SPENDING_TOLERANCE = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Nash:
+class Nash(BasePolicy):
     """max_x prod_i (t_i / p_i)^(w_i / sum w),  t_i = sum_j T_ij x_ij,  s.t.  time of each job, devices.
 
     T_ij rate of job i on slot type j, p_i = sum_j T_ij N_j / sum_j N_j its rate under proportional
@@ -41,6 +42,7 @@ class Nash:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified; an interior-point method over classes (``fairlead.policies.solve.nash``)."""
@@ -59,7 +61,7 @@ class Nash:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StrategyProof:
+class StrategyProof(BasePolicy):
     """x_i = f_i x*_i,  x* the Nash shares,  f_i = prod_{k != i} (t_k(x*) / t_k(x* without i))^(w_k / w_i).
 
     Partial allocation: each job keeps the part of its proportionally fair shares by which its presence
@@ -75,6 +77,7 @@ class StrategyProof:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; the report certifies the Nash shares that they are parts of."""
@@ -92,7 +95,7 @@ def partial_allocation(problem: ShareProblem, weight: Floats, found: Equilibrium
     """(classes,) the part f of its Nash shares that each job of a class keeps."""
     count = problem.classes.count
     with_all = _throughput(problem, found)
-    pays = problem.scale * (found.share @ found.price[problem.accelerator_of_slot])
+    pays = problem.scale * (found.share @ problem.slot_cost(found.price))
     fraction = np.ones(len(count))
     for c in np.flatnonzero(pays > _SPENDING_TOLERANCE * weight):
         others = count.copy()
@@ -121,6 +124,7 @@ def _solve(problem: ShareProblem, weight: Floats, count: Floats | None = None) -
             class_size=count[runs],
             scale=problem.scale[runs],
             accelerator_of_slot=(np.cumsum(types) - 1)[problem.accelerator_of_slot[slots]],
+            slot_devices=problem.slot_devices[slots],
             capacity=problem.capacity[types],
         )
     )
@@ -154,6 +158,7 @@ def _report(snapshot: Snapshot, share: Floats, found: Equilibrium, weighted: boo
         class_size=np.ones(len(throughput)),
         scale=snapshot.job_scale[runs].astype(np.float64),
         accelerator_of_slot=snapshot.accelerator_of_slot,
+        slot_devices=snapshot.slot_devices,
         capacity=snapshot.capacity,
     )
     beyond = surplus(jobs, throughput, found.price)

@@ -72,6 +72,7 @@ def parametric_singles(
         rate=rate,
         scale=snapshot.job_scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,
+        slot_devices=snapshot.slot_devices,
         capacity=snapshot.capacity,
         steps=need.steps,
         age=need.age,

@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Floats
+from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.linear_objectives import InteriorShares, maximise_sum, pairs_where_they_pay
 from fairlead.policies.solve.linear_objectives import RateDemand
@@ -14,7 +15,7 @@ from fairlead.policies.solve.share_problem import ShareProblem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TotalThroughput:
+class TotalThroughput(BasePolicy):
     """max_x sum_ij T_ij x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j. Steps of different models are added up, so models with short steps
@@ -26,6 +27,7 @@ class TotalThroughput:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -37,7 +39,7 @@ class TotalThroughput:
 
 
 @dataclass(frozen=True, slots=True)
-class NormalisedThroughput:
+class NormalisedThroughput(BasePolicy):
     """max_x sum_i t_i / max_j T_ij,  t_i = sum_j T_ij x_ij,  s.t.  time of each job, devices of each type.
 
     TotalThroughput with each job's throughput relative to its rate alone on the fastest type that the
@@ -49,6 +51,7 @@ class NormalisedThroughput:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""

@@ -13,6 +13,7 @@ from fairlead.model.allocation_checks import (
 )
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.pair_rates import largest_colocated_rate
+from fairlead.model.plan import BasePolicy
 from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
@@ -34,7 +35,7 @@ from fairlead.policies.solve.water_filling import Filled, Rows, Supply, fill
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WaterFilling:
+class WaterFilling(BasePolicy):
     """lexmax_x sort_i  s_i / (w_i p_i) * sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
 
     The smallest level of a job is as large as can be, then the second smallest, and so on: all rise
@@ -55,6 +56,7 @@ class WaterFilling:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    elastic: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
@@ -232,6 +234,7 @@ class _RowTable:
             count=self.classes.count,
             unit_rate=p / scale[job_type],
             accelerator_of_slot=snapshot.accelerator_of_slot,
+            slot_devices=snapshot.slot_devices,
             capacity=snapshot.capacity,
             agnostic=agnostic,
         )
@@ -280,7 +283,7 @@ class Filling:
     def allocation(self, share: Floats, report: SolveReport) -> Allocation:
         """An allocation from (rows, slots) shares of a job, scaled down to what there is, and measured."""
         snapshot, table, jobs = self.snapshot, self.table, self.jobs
-        devices = (jobs.job_types.scale[jobs.job_type] * jobs.count) @ share
+        devices = (jobs.job_types.scale[jobs.job_type] * jobs.count) @ share * jobs.slot_devices
         used = np.bincount(jobs.accelerator_of_slot, devices, len(jobs.capacity))
         largest = float((used / jobs.capacity.clip(1.0)).max())
         share = share / max(1.0, largest, float(share.sum(axis=1).max()))

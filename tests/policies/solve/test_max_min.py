@@ -42,6 +42,7 @@ def random_problem(seed: int, jobs: int = 60, classes: int = 15, types: int = 3)
         gain=normal,
         scale=scale,
         accelerator_of_slot=np.arange(types),
+        slot_devices=np.ones(types),
         capacity=capacity,
     )
 
@@ -99,6 +100,7 @@ def test_the_second_phase_leaves_no_gain_behind() -> None:
         gain=np.ones(2),
         scale=np.ones(2),
         accelerator_of_slot=np.array([0]),
+        slot_devices=np.ones(1),
         capacity=np.array([2.0]),
     )
     share, report = solve(problem)
@@ -116,6 +118,7 @@ def test_the_centre_treats_equal_types_equally(central: bool) -> None:
         gain=np.ones(4),
         scale=np.ones(4),
         accelerator_of_slot=np.arange(2),
+        slot_devices=np.ones(2),
         capacity=np.array([1.0, 1.0]),
     )
     share, report = shares_of(problem, central)

@@ -28,6 +28,7 @@ def market(seed: int, classes: int, types: int, load: float, decades: float = 0.
         class_size=count,
         scale=scale,
         accelerator_of_slot=np.arange(types),
+        slot_devices=np.ones(types),
         capacity=np.maximum(1.0, np.round(devices)),
     )
 
@@ -73,6 +74,7 @@ def test_several_slots_may_draw_on_one_type() -> None:
     slower = problem._replace(
         rate=np.hstack([problem.rate, 0.9 * problem.rate]),
         accelerator_of_slot=np.array([0, 1, 0, 1]),
+        slot_devices=np.ones(4),
     )
     made = equilibrium(slower)
     assert gap(slower, made) <= 1e-11
@@ -89,6 +91,7 @@ def test_equal_jobs_are_alike_whether_in_one_class_or_not() -> None:
         class_size=np.ones(len(job)),
         scale=together.scale[job],
         accelerator_of_slot=together.accelerator_of_slot,
+        slot_devices=together.slot_devices,
         capacity=together.capacity,
     )
     expected = equilibrium(together).throughput(together)[job]
@@ -124,6 +127,7 @@ def test_nobody_gives_nothing() -> None:
         class_size=np.zeros(0),
         scale=np.zeros(0),
         accelerator_of_slot=np.arange(2),
+        slot_devices=np.ones(2),
         capacity=np.ones(2),
     )
     assert equilibrium(none).share.shape == (0, 2)

@@ -88,8 +88,13 @@ def test_a_job_grows_and_shrinks_as_others_come_and_go() -> None:
 
 
 def test_a_job_keeps_its_number_under_a_policy_that_decides_no_numbers() -> None:
-    core = core_of("las_aware", a=4)
+    core = core_of("las", a=4)
     assert numbers_of(started_round(handle_all(core, submit(1)))) == {1: 1}
+
+
+def test_a_policy_of_shares_that_knows_rates_decides_numbers() -> None:
+    core = core_of("las_aware", a=4)
+    assert numbers_of(started_round(handle_all(core, submit(1)))) == {1: 4}
 
 
 def test_more_jobs_than_devices_have_one_each_and_the_rest_wait() -> None:

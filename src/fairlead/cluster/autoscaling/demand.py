@@ -99,6 +99,7 @@ class NodeDemand:
             scale=np.array([one.devices for one in chosen], np.float64),
             rate=rate[runs] / best[:, None],
             accelerator_of_slot=np.arange(len(types)),
+            slot_devices=np.ones(len(types)),
             capacity=np.array([capacity[t] for t in types], np.float64),
             job_type=np.zeros(len(chosen), np.int64),
             colocated_rate=None,

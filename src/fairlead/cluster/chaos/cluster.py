@@ -34,7 +34,15 @@ _SERVE = (
 class ChaosCluster:
     """``start``, hurt, ``stop``, ``clean_up``. All below one folder, whose name marks the processes."""
 
-    def __init__(self, directory: Path, rng: random.Random, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        rng: random.Random,
+        lease_s: float = LEASE_S,
+        *,
+        resizing: bool = False,
+    ) -> None:
+        """resizing: the policy decides how many devices elastic jobs have; else by chance."""
         self.folders = ClusterFolders(directory, list(NODES))
         self.processes = ClusterProcesses(self.folders)
         self.proxies = NodeProxies()
@@ -45,6 +53,7 @@ class ChaosCluster:
         self._agents_port = 0  # where the server listens for agents
         self._twins = 0
         self._rng = rng
+        self._resizing = resizing
 
     def start(self) -> None:
         """Server first, then the agents behind their proxies; waits until all nodes are there."""
@@ -55,10 +64,15 @@ class ChaosCluster:
             self.proxies.open(node, self._agents_port, random.Random(self._rng.random()))
             self.start_agent(node)
         self.await_nodes(READY_S)
-        chosen = self._rng.random()
-        if chosen < TAKES_TURNS + RESIZES:
-            with self.client() as client:
-                client.set_policy("gandiva" if chosen < TAKES_TURNS else "sia")
+        chosen = 1.0 - RESIZES / 2 if self._resizing else self._rng.random()
+        if chosen < TAKES_TURNS:
+            self._set_policy("gandiva")
+        elif chosen >= 1.0 - RESIZES:
+            self._set_policy(self._rng.choice(("sia", "las_aware")))
+
+    def _set_policy(self, policy: str) -> None:
+        with self.client() as client:
+            client.set_policy(policy)
 
     # --- processes -------------------------------------------------------------------------------
 

@@ -75,9 +75,12 @@ def run_trials(
     keep: Path | None,
     say: Say,
     lease_s: float = LEASE_S,
+    *,
+    resizing: bool = False,
 ) -> TrialSummary:
     """Inject faults into clusters so many times. kinds: of KINDS; keep: folder for what is left where
-    something is wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
+    something is wrong (None: it is removed); say: told of each trial; lease_s: of the clusters; resizing:
+    all jobs are elastic, and the policy decides how many devices they have."""
     outcome = TrialSummary()
     compile_in_child(modules_with_kernels())  # a server that compiles them is not one that hangs
     number = 0
@@ -92,6 +95,7 @@ def run_trials(
             say=say,
             out=outcome,
             lease_s=lease_s,
+            resizing=resizing,
         )
         number += count
     return outcome
@@ -106,14 +110,16 @@ def _run_cluster(
     say: Say,
     out: TrialSummary,
     lease_s: float,
+    resizing: bool,
 ) -> None:
     rng = random.Random(f"{seed} {first}")
     directory = Path(tempfile.mkdtemp(prefix="fairlead-chaos-"))
-    cluster = ChaosCluster(directory, rng, lease_s)
+    cluster = ChaosCluster(directory, rng, lease_s, resizing=resizing)
+    work = JobLoad(cluster, random.Random(rng.random()), resizing=resizing)
     try:
         cluster.start()
         session = _Session(
-            cluster=cluster, rng=rng, first=first, count=count, kinds=kinds, say=say, outcome=out
+            work=work, rng=rng, first=first, count=count, kinds=kinds, say=say, outcome=out
         )
         session.run()
     except FairleadError as problem:
@@ -137,7 +143,7 @@ class _Session:
 
     def __init__(
         self,
-        cluster: ChaosCluster,
+        work: JobLoad,
         rng: random.Random,
         first: int,
         count: int,
@@ -145,8 +151,8 @@ class _Session:
         say: Say,
         outcome: TrialSummary,
     ) -> None:
-        self.cluster = cluster
-        self.work = JobLoad(cluster, random.Random(rng.random()))
+        self.cluster = work.cluster
+        self.work = work
         self.searches = self._make_searches(kinds, rng)
         self.outcome = outcome
         self.say = say

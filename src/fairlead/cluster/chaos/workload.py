@@ -19,9 +19,10 @@ from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import FairleadError
 
-OPEN = 11  # jobs in the system
+OPEN = 11  # jobs in the system ...
+OPEN_ELASTIC = 3  # ... and where all are elastic: each that comes or goes resizes the others
 STEP_S = 0.02
-STEPS = (60, 900)
+STEPS, STEPS_ELASTIC = (60, 900), (300, 1500)
 RANKS = (1, 1, 1, 1, 2, 2, 4)
 NUMBERS = (1, 2, 4)  # of devices, that an elastic job may have
 GRACE_S = 3.0
@@ -56,13 +57,17 @@ def job_spec(folders: ClusterFolders, name: str, total_steps: int, *, prefork: b
 class JobLoad:
     """A thread that submits jobs as others end. What goes wrong is in ``violation``."""
 
-    def __init__(self, cluster: ChaosCluster, rng: random.Random) -> None:
+    def __init__(
+        self, cluster: ChaosCluster, rng: random.Random, *, resizing: bool = False
+    ) -> None:
+        """resizing: all jobs are elastic, few, and longer."""
         self.cluster = cluster
         self.jobs: dict[str, Expected] = {}  # by name, which is the key of the submission too
         self.ids: dict[str, int] = {}  # as acknowledged
         self.refused = 0  # submissions that had to be sent again
         self.violations: list[str] = []
         self._rng = rng
+        self._resizing = resizing
         self._is_submitting = True
         self._abandoned = False
         self._submitted_at: dict[str, float] = {}  # monotonic, by name: just before the first try
@@ -85,8 +90,9 @@ class JobLoad:
                 view = self._poll()
                 if view is not None:
                     count = sum(job.ended_s is None and job.search is None for job in view)
+                most = OPEN_ELASTIC if self._resizing else OPEN
                 if count < (
-                    OPEN if view is not None else 2 * OPEN
+                    most if view is not None else 2 * most
                 ):  # a server that is away as well
                     self._submit()
                     count += 1
@@ -122,18 +128,19 @@ class JobLoad:
         """Submit, with one key, until it is acknowledged."""
         name = f"job-{len(self.jobs)}"
         ranks = self._rng.choice(RANKS)
-        unmanaged = ranks == 1 and self._rng.random() < UNMANAGED
+        resizing = self._resizing
+        unmanaged = not resizing and ranks == 1 and self._rng.random() < UNMANAGED
         evaluates = not unmanaged and self._rng.random() < EVALUATES
-        standby = not unmanaged and self._rng.random() < STANDBY
+        standby = not (unmanaged or resizing) and self._rng.random() < STANDBY
         expected = Expected(
             name,
-            self._rng.randint(*STEPS),
+            self._rng.randint(*(STEPS_ELASTIC if resizing else STEPS)),
             STEP_S,
             ranks,
             unmanaged,
             self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
             standby=standby,
-            elastic=not unmanaged and not standby and self._rng.random() < ELASTIC,
+            elastic=resizing or (not unmanaged and not standby and self._rng.random() < ELASTIC),
         )
         spec = self._spec(expected)
         self._submitted_at[name] = time.monotonic()

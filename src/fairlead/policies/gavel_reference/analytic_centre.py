@@ -86,6 +86,7 @@ def _analytic_centre_without_pairs(
         gain=np.ones(len(rate)),
         scale=snapshot.job_scale.astype(np.float64),
         accelerator_of_slot=snapshot.accelerator_of_slot,
+        slot_devices=snapshot.slot_devices,
         capacity=snapshot.capacity,
     )
     found = analytic_centre_of(problem)

@@ -58,6 +58,7 @@ class ReleasedAgnosticLas(AgnosticLas):
             gain=ones,
             scale=snapshot.job_scale.astype(np.float64),
             accelerator_of_slot=snapshot.accelerator_of_slot,
+            slot_devices=snapshot.slot_devices,
             capacity=snapshot.capacity,
         )
         share, report = max_min_analytic_centre(problem)

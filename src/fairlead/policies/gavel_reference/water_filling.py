@@ -55,6 +55,7 @@ def _filling_analytic_centre(jobs: FillJobs, height: Floats) -> tuple[Floats, in
             class_size=jobs.count[some],
             scale=jobs.job_types.scale[jobs.job_type[some]],
             accelerator_of_slot=(np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
+            slot_devices=jobs.slot_devices[usable],
             capacity=jobs.capacity[there],
         ),
         1e-9,

@@ -32,7 +32,7 @@ def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: 
     value: (classes,) or (classes, slots) per step/s of a job; cost: (slots,) per device.
     """
     value = value_by_slot(value, problem)
-    solo_gain = value * problem.rate - problem.scale[:, None] * cost
+    solo_gain = value * problem.rate - problem.scale[:, None] * (cost * problem.slot_devices)
     solo_gain[problem.rate <= 0] = 0.0
     time = np.maximum(time, solo_gain.max(axis=1, initial=0.0))
     if problem.colocated_rate is None:

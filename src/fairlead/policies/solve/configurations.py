@@ -72,7 +72,6 @@ def gain_per_time(
     value = value_by_slot(measure.value, problem)
     gain = value[configurations.first, configurations.slot] * configurations.rate[:, 0]
     gain += np.where(pair, value[other, configurations.slot] * configurations.rate[:, 1], 0.0)
-    gain -= problem.scale[configurations.first] * (
-        measure.cost[configurations.slot] + pair_penalty * pair
-    )
+    cost = measure.cost * problem.slot_devices
+    gain -= problem.scale[configurations.first] * (cost[configurations.slot] + pair_penalty * pair)
     return np.asarray(gain)

@@ -40,7 +40,10 @@ class PriceCut:
         spent = price * jobs.capacity
         price = np.where(spent > price_tolerance * spent.max(), price, 0.0)
         cost = breakpoint_weights.breakpoint_cost(
-            job_types.rate, job_types.scale, job_types.breakpoints, price[jobs.accelerator_of_slot]
+            job_types.rate,
+            job_types.scale,
+            job_types.breakpoints,
+            price[jobs.accelerator_of_slot] * jobs.slot_devices,
         )
         return PriceCut(jobs, price, price_tolerance, cost)
 
@@ -108,6 +111,7 @@ class BreakpointOracle:
             scale=job_types.scale[job_type],
             rate=job_types.rate[job_type],
             accelerator_of_slot=jobs.accelerator_of_slot,
+            slot_devices=jobs.slot_devices,
             capacity=jobs.capacity,
             job_type=job_type,
             colocated_rate=None,
@@ -160,7 +164,7 @@ def _crash(problem: ShareProblem, demand: Floats, price: Floats) -> tuple[bytes,
     cost, and the type with the highest use as the one that is binding."""
     classes, slots = problem.rate.shape
     each = np.arange(classes)
-    slot_price = price[problem.accelerator_of_slot]
+    slot_price = problem.slot_cost(price)
     fast, slow, time = breakpoint_weights.cheapest(
         each, demand, np.ascontiguousarray(problem.rate), slot_price
     )
@@ -170,10 +174,10 @@ def _crash(problem: ShareProblem, demand: Floats, price: Floats) -> tuple[bytes,
     status[two, slow[two]] = BASIC
     status[slow < 0, slots + 1] = BASIC
     devices = problem.classes.count * problem.scale
-    used = np.bincount(problem.accelerator_of_slot[fast], devices * time, len(price))
-    used += np.bincount(
-        problem.accelerator_of_slot[slow[two]], (devices * (1 - time))[two], len(price)
-    )
+    on_fast = devices * time * problem.slot_devices[fast]
+    on_slow = (devices * (1 - time))[two] * problem.slot_devices[slow[two]]
+    used = np.bincount(problem.accelerator_of_slot[fast], on_fast, len(price))
+    used += np.bincount(problem.accelerator_of_slot[slow[two]], on_slow, len(price))
     frame = np.full(1 + len(price), BASIC)
     frame[1 + int((used / problem.capacity.clip(1.0)).argmax())] = LOWER
     return encode_matching_basis(problem.classes.id, status, frame)

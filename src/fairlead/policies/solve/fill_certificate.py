@@ -48,6 +48,7 @@ class _JobRows(NamedTuple):
     weight: Floats1  # (rows,) of a job
     unit_rate: Floats1  # (rows,) steps/s of a job at height 1
     accelerator_of_slot: Ints1  # (slots,)
+    slot_devices: Floats1  # (slots,) devices of a job there for each one of its scale
     capacity: Floats1  # (types,) devices
 
 
@@ -60,6 +61,7 @@ def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificat
         weight=weight,
         unit_rate=jobs.unit_rate,
         accelerator_of_slot=jobs.accelerator_of_slot,
+        slot_devices=jobs.slot_devices,
         capacity=jobs.capacity,
     )
     return FillCertificate(*_measure(single, rows))
@@ -85,7 +87,7 @@ def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bo
             jobs_alike = jobs_alike and (rate[i, j] == rows.type_rate[c, j] or capacity[k] <= 0)
             got += rate[i, j] * share[i, j]
             time += share[i, j]
-            used[k] += scale[i] * share[i, j]
+            used[k] += scale[i] * share[i, j] * rows.slot_devices[j]
         height = got / unit_rate[row] if unit_rate[row] > 0 else 0.0
         least[row] = min(least[row], height)
         total[row] += height

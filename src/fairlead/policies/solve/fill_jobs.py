@@ -17,6 +17,7 @@ class FillJobs:
     count: Floats  # (rows,)
     unit_rate: Floats  # (rows,) steps/s of a job at height 1
     accelerator_of_slot: Ints  # (slots,)
+    slot_devices: Floats  # (slots,) devices of a job there for each one of its scale
     capacity: Floats  # (types,) devices
     agnostic: bool = False  # whether every rate counts as 1
 

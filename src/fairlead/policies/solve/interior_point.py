@@ -29,6 +29,9 @@ from fairlead.policies.solve.dense_linear_algebra import (
 )
 
 STEPS = 100
+# Slots up to which the matrix of a class is factored as it is. With more of them, configurations of elastic
+# jobs, its structure is used, which takes time linear in the slots; the last bits differ.
+DENSE_SLOTS = 8
 CENTRING = 5  # steps to the analytic centre of the optimal face ...
 CENTRING_GAP = 1e-4  # ... when the gap is this small
 _STEP = 0.99  # part of the way to the boundary
@@ -42,6 +45,7 @@ class MaxMinClasses(NamedTuple):
     class_size: Floats1  # (classes,) jobs
     scale: Floats1  # (classes,) devices of a job
     accelerator_of_slot: Ints1  # (slots,)
+    slot_devices: Floats1  # (slots,) devices of a job there for each one of its scale
     capacity: Floats1  # (types,) devices, > 0
 
 
@@ -80,7 +84,8 @@ class _System(NamedTuple):
     """A Newton system: what is eliminated class by class, and the small matrix that is left. It belongs to a
     point, and is solved for several targets."""
 
-    h: Floats3  # (classes, slots, slots) the matrix of each class, factored
+    # (classes, slots, slots) the matrix of each class, factored; or (classes, slots, 1) one over its diagonal
+    h: Floats3
     solved: Floats3  # (classes, slots, types + 1): dx = own + [0] dt + sum_k [1 + k] dprice_k
     by_worth: Floats2  # (classes, slots) the first of these before the level rows are added
     level: Floats2  # (classes, 2) what the level row of a class adds: 1 + a w' by_worth, and a over that
@@ -96,13 +101,39 @@ class _TargetSystem(NamedTuple):
     right: Floats1  # (types + 1,) the right-hand side of the small matrix, then the steps of prices and t
 
 
+@kernel("void(f8[:,:,::1], i8, f8, f8[:,:,::1])", allocates=False)
+def _solve_class(h: Floats, c: int, b: float, x: Floats) -> None:
+    """Solve the system of a class for all columns of x[c], in place. b: what its matrix is beside its
+    diagonal."""
+    slots = x.shape[1]
+    if h.shape[2] == slots:
+        solve_factored(h, c, x)
+        return
+    # Sherman and Morrison's formula, for differences to the column that counts most: rounding would else
+    # leave nothing of what it gets
+    first, inverse = 0, 0.0
+    for j in range(slots):
+        inverse += h[c, j, 0]
+        if h[c, j, 0] > h[c, first, 0]:
+            first = j
+    part = 1.0 / (1.0 + b * inverse)
+    for q in range(x.shape[2]):
+        base, along = x[c, first, q], 0.0
+        for j in range(slots):
+            x[c, j, q] -= base
+            along += x[c, j, q] * h[c, j, 0]
+        rest = (base - b * along) * part
+        for j in range(slots):
+            x[c, j, q] = (x[c, j, q] + rest) * h[c, j, 0]
+
+
 @kernel("_System(f8, MaxMinClasses, _Iterate)")
 def _factored(t: float, classes: MaxMinClasses, point: _Iterate) -> _System:
     """The system at a point."""
     n_classes, slots = classes.worth.shape
     types = len(classes.capacity)
     system = _System(
-        h=np.empty((n_classes, slots, slots)),
+        h=np.empty((n_classes, slots, slots if slots <= DENSE_SLOTS else 1)),
         solved=np.empty((n_classes, slots, types + 1)),
         by_worth=np.empty((n_classes, slots)),
         level=np.empty((n_classes, 2)),
@@ -136,12 +167,16 @@ def _factor_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _
             for q in range(1, solved.shape[2]):
                 solved[c, j, q] = 0.0
             solved[c, j, 0] = worth[c, j]
-            solved[c, j, 1 + accelerator_of_slot[j]] = -scale[c]
+            solved[c, j, 1 + accelerator_of_slot[j]] = -scale[c] * classes.slot_devices[j]
+            if h.shape[2] < slots:
+                h[c, j, 0] = primal[c, j] / dual[c, j]
+                continue
             for i in range(slots):
                 h[c, j, i] = b
             h[c, j, j] += dual[c, j] / primal[c, j]
-        factor_spd(h, c)
-        solve_factored(h, c, solved)
+        if h.shape[2] == slots:
+            factor_spd(h, c)
+        _solve_class(h, c, b, solved)
 
 
 @kernel("void(MaxMinClasses, _Iterate, _System)")
@@ -179,9 +214,9 @@ def _add_devices(classes: MaxMinClasses, system: _System) -> None:
     slots, types = classes.worth.shape[1], len(classes.capacity)
     count, scale, solved, matrix = classes.class_size, classes.scale, system.solved, system.matrix
     for c in range(len(solved)):
-        use = count[c] * scale[c]
         for j in range(slots):
             k = classes.accelerator_of_slot[j]
+            use = count[c] * scale[c] * classes.slot_devices[j]
             matrix[k, types] -= use * solved[c, j, 0]
             for q in range(types):
                 matrix[k, q] -= use * solved[c, j, 1 + q]
@@ -206,17 +241,18 @@ def _target_system(
     for c in range(n_classes):
         two = (products[c, slack] + dual[c, slack] * residual[c, 1]) / primal[c, slack]
         for j in range(slots):
-            cost = dual[c, slack] + scale[c] * price[accelerator_of_slot[j]]
+            pays = scale[c] * price[accelerator_of_slot[j]] * classes.slot_devices[j]
+            cost = dual[c, slack] + pays
             r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
             own[c, j, 0] = products[c, j] / primal[c, j] - r_dual - two
-        solve_factored(h, c, own)
+        _solve_class(h, c, dual[c, slack] / primal[c, slack], own)
         one = (products[c, level] + dual[c, level] * residual[c, 0]) / primal[c, level]
         along = 0.0
         for j in range(slots):
             along += worth[c, j] * own[c, j, 0]
         stiff, alpha = system.level[c, 0], system.level[c, 1]
-        use = count[c] * scale[c]
         for j in range(slots):
+            use = count[c] * scale[c] * classes.slot_devices[j]
             own[c, j, 0] += (one / stiff - alpha * along) * by_worth[c, j]
             right[accelerator_of_slot[j]] += use * (own[c, j, 0] + primal[c, j])
         right[types] += count[c] * (alpha * along - one / stiff - dual[c, level])
@@ -283,12 +319,13 @@ def _start(classes: MaxMinClasses, free: Floats) -> tuple[Floats, Floats, float]
         primal[c, slots] = 0.0
         for j in range(slots):
             k = accelerator_of_slot[j]
-            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(accelerator_of_slot == k))
+            part = capacity[k] / demand / np.sum(accelerator_of_slot == k)
+            x = 0.5 * min(1.0 / slots, part / classes.slot_devices[j])
             primal[c, j] = x
             primal[c, slots] += worth[c, j] * x
             primal[c, slots + 1] -= x
-            free[k] -= count[c] * scale[c] * x
-            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price
+            free[k] -= count[c] * scale[c] * x * classes.slot_devices[j]
+            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price * classes.slot_devices[j]
             dual[c, j] = max(1e-3 / jobs, slack)
     return primal, dual, price
 

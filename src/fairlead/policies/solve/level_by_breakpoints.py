@@ -150,7 +150,7 @@ class _LevelRoot:
         """The derivative, by the level, of the cost of all requirements at the solution's prices. slope: (job
         types, breakpoints) that of the number of jobs that need each rate."""
         job_types = self.job_types
-        price = solution.device_price[self.problem.accelerator_of_slot]
+        price = self.problem.slot_cost(solution.device_price)
         cost = breakpoint_cost(job_types.rate, job_types.scale, job_types.breakpoints, price)
         return float((cost * slope).sum()) * self.each
 
@@ -226,6 +226,7 @@ def _program(
         scale=job_types.scale[rows],
         rate=job_types.rate[rows],
         accelerator_of_slot=problem.accelerator_of_slot,
+        slot_devices=problem.slot_devices,
         capacity=problem.capacity,
         job_type=rows,
         colocated_rate=None,

@@ -33,6 +33,7 @@ def level_by_jobs(
         class_size=count,
         scale=scale,
         accelerator_of_slot=types[usable],
+        slot_devices=problem.slot_devices[usable],
         capacity=problem.capacity[there],
     )
     level, low, high, iterations = floor, floor, np.inf, 0

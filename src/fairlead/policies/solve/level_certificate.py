@@ -42,7 +42,7 @@ def _cost_of_all(
 
 
 @kernel(
-    "Tuple((f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], i8[::1], f8[::1])",
+    "Tuple((f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], i8[::1], f8[::1], f8[::1])",
 )
 def _level_and_use(
     share: Floats,
@@ -52,6 +52,7 @@ def _level_and_use(
     isolated: Floats,
     scale: Ints,
     accelerator_of_slot: Ints,
+    slot_devices: Floats,
     capacity: Floats,
 ) -> tuple[float, float]:
     """The level that shares reach, and the largest part in use of a job's time or of a type's devices."""
@@ -64,7 +65,7 @@ def _level_and_use(
         for j in range(share.shape[1]):
             time += share[i, j]
             got += share[i, j] * rate[i, j]
-            used[accelerator_of_slot[j]] += scale[i] * share[i, j]
+            used[accelerator_of_slot[j]] += scale[i] * share[i, j] * slot_devices[j]
         busiest = max(busiest, time)
         if steps[i] > 0:
             level = max(level, (age[i] + steps[i] / got) / isolated[i]) if got > 0 else np.inf
@@ -82,17 +83,23 @@ def certified_level(
     """Return (jobs, slots) shares scaled down to be feasible, their level, a bound that no shares can beat,
     and by how much the given shares were infeasible, relative to the right-hand side."""
     requirements = (steps, problem.age, problem.isolated)
-    devices = (problem.scale, problem.accelerator_of_slot, problem.capacity)
+    devices = (
+        problem.scale,
+        problem.accelerator_of_slot,
+        problem.slot_devices,
+        problem.capacity,
+    )
     share, rate = found.share, np.ascontiguousarray(problem.rate)
-    level, use = _level_and_use(share, rate, *requirements, *devices)
+    given = (rate, *requirements, *devices)
+    level, use = _level_and_use(share, *given)
     if use > 1:
         share = share / use
-        level, use = _level_and_use(share, rate, *requirements, *devices)
+        level, use = _level_and_use(share, *given)
     cost = breakpoint_cost(
         job_types.rate,
         job_types.scale,
         job_types.breakpoints,
-        found.price[problem.accelerator_of_slot],
+        problem.slot_cost(found.price),
     )
     total, slope = _cost_of_all(
         job_types.of, *requirements, job_types.breakpoints, cost, found.level

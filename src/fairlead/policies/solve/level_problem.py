@@ -22,10 +22,16 @@ class ParametricDemand:
     rate: Floats  # (jobs, slots) steps/s
     scale: Ints  # (jobs,) devices
     accelerator_of_slot: Ints  # (slots,)
+    slot_devices: Floats  # (slots,) devices of a job there for each one of its scale
     capacity: Floats  # (types,) devices
     steps: Floats  # (jobs,) still to do
     age: Floats  # (jobs,)
     isolated: Floats  # (jobs,) > 0
+
+    def slot_cost(self, price: Floats) -> Floats:
+        """(slots,) price of as many devices as a job with a scale of 1 has there. price: (types,) of a
+        device."""
+        return price[self.accelerator_of_slot] * self.slot_devices
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

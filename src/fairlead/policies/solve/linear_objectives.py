@@ -108,7 +108,9 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand
     required = demand.rate[first]
     devices = count * problem.scale
     per_device = (
-        devices[first] / np.maximum(problem.capacity, 1.0)[problem.accelerator_of_slot[slot]]
+        devices[first]
+        * problem.slot_devices[slot]
+        / np.maximum(problem.capacity, 1.0)[problem.accelerator_of_slot[slot]]
     )
     asked = np.divide(
         problem.rate[first, slot], required, out=np.zeros(len(required)), where=required > 0
@@ -128,7 +130,8 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand
         return None
     share = np.zeros(problem.rate.shape)
     share[first, slot] = found.x
-    used = np.bincount(problem.accelerator_of_slot, devices @ share, len(problem.capacity))
+    by_slot = devices @ share * problem.slot_devices
+    used = np.bincount(problem.accelerator_of_slot, by_slot, len(problem.capacity))
     over = max(share.sum(axis=1).max(), (used / np.maximum(problem.capacity, 1.0)).max())
     return np.asarray(share / max(1.0, over))
 
@@ -189,7 +192,7 @@ def ratio_bound(
 ) -> float:
     """A bound: no shares have a larger ratio. It is at most that of the best configuration, and at most what
     is reached plus the sum that could still be gained beyond it over the least that the needs cost."""
-    best = float((value * problem.rate / cost / problem.scale[:, None]).max(initial=0.0))
+    best = float((value * problem.rate / problem.per_device(cost)).max(initial=0.0))
     least = _least_cost(problem, cost, demand)
     if not least > 0:
         return best
@@ -201,7 +204,7 @@ def _least_cost(problem: ShareProblem, cost: Floats, demand: RateDemand) -> floa
     """Return the cost of the needs where each job is cheapest.
     It leaves out the most expensive ones as far as shortfall allows."""
     per_step = np.full(problem.rate.shape, np.inf)
-    np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
+    np.divide(problem.per_device(cost), problem.rate, out=per_step, where=problem.rate > 0)
     with_deadline = demand.with_deadline
     each = demand.rate[with_deadline] * per_step[with_deadline].min(axis=1)
     order = np.argsort(-each)
@@ -312,8 +315,9 @@ def _bound(
         rents = float(count @ proven_time_price(problem, value, prices.time, cost))
     else:
         cost[problem.capacity[problem.accelerator_of_slot] <= 0] = np.inf
+        pays = cost * problem.slot_devices
         rents = _total_rent(
-            np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost
+            np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, pays
         )
     bound = float(rents + prices.device @ problem.capacity)
     with_deadline = demand.with_deadline

@@ -56,6 +56,7 @@ class MaxMin:
     gain: Floats  # (jobs,) the second phase maximises sum_ij gain_i * rate_ij * x_ij
     scale: Floats  # (jobs,) devices of each job
     accelerator_of_slot: Ints  # (slots,)
+    slot_devices: Floats  # (slots,) devices of a job there for each one of its scale
     capacity: Floats  # (types,) devices
 
     @cached_property
@@ -118,6 +119,7 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
         class_size=problem.classes.count,
         scale=problem.scale[problem.classes.representative],
         accelerator_of_slot=problem.accelerator_of_slot,
+        slot_devices=problem.slot_devices,
         capacity=problem.capacity,
     )
     centre = max_min if some.all() and there.all() else partial(_centre_of_part, some, there)
@@ -140,6 +142,7 @@ def _centre_of_part(
             class_size=classes.class_size[some],
             scale=classes.scale[some],
             accelerator_of_slot=(np.cumsum(there) - 1)[classes.accelerator_of_slot[usable]],
+            slot_devices=classes.slot_devices[usable],
             capacity=classes.capacity[there],
         ),
         tolerance,
@@ -173,6 +176,7 @@ def _certified(
             worth=problem.worth,
             scale=problem.scale,
             accelerator_of_slot=problem.accelerator_of_slot,
+            slot_devices=problem.slot_devices,
             capacity=problem.capacity,
             class_of=problem.classes.of,
         ),
@@ -205,6 +209,7 @@ def _program(problem: MaxMin) -> LinearProgram:
     value = np.ones((classes, slots, 3))
     value[:, :, 0] = worth
     part = problem.load / np.maximum(problem.capacity, 1.0)[problem.accelerator_of_slot]
+    part = part * problem.slot_devices
     value[:, :, 2] = problem.class_devices[:, None] * part
     start = np.empty(columns + 2, np.int32)
     start[:-1] = np.arange(0, 3 * columns + 1, 3)
@@ -252,6 +257,7 @@ class _CertifiedJobs(NamedTuple):
     worth: Floats1  # (jobs,)
     scale: Floats1  # (jobs,)
     accelerator_of_slot: Ints1  # (slots,)
+    slot_devices: Floats1  # (slots,) devices of a job there for each one of its scale
     capacity: Floats1  # (types,)
     class_of: Ints1  # (jobs,)
 
@@ -277,11 +283,12 @@ def _certificate(
             k = jobs.accelerator_of_slot[j]
             gain += rate[i, j] * share[i, j]
             time += share[i, j]
-            used[k] += scale[i] * share[i, j]
+            used[k] += scale[i] * share[i, j] * jobs.slot_devices[j]
             if capacity[k] > 0:
                 a = rate[i, j] * worth[i]
                 can = can or a > 0
-                rent = max(rent, a * weight[jobs.class_of[i]] - scale[i] * price[k])
+                pays = scale[i] * price[k] * jobs.slot_devices[j]
+                rent = max(rent, a * weight[jobs.class_of[i]] - pays)
         if can:
             level = min(level, gain * worth[i])
         use = max(use, time)
@@ -293,7 +300,7 @@ def _certificate(
 
 def _excess(problem: MaxMin, class_share: Floats) -> float:
     """Largest use of a class's time or of a type's devices, as a fraction of what there is."""
-    by_slot = problem.class_devices @ class_share
+    by_slot = problem.class_devices @ class_share * problem.slot_devices
     used = np.bincount(problem.accelerator_of_slot, by_slot, len(problem.capacity))
     return max(
         float(class_share.sum(axis=1).max(initial=0.0)),

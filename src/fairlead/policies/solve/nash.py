@@ -41,6 +41,7 @@ class NashMarket(NamedTuple):
     class_size: Floats1  # (classes,) jobs, > 0
     scale: Floats1  # (classes,) devices of a job
     accelerator_of_slot: Ints1  # (slots,)
+    slot_devices: Floats1  # (slots,) devices of a job there for each one of its scale
     capacity: Floats1  # (types,) devices, > 0
 
 
@@ -75,9 +76,8 @@ def equilibrium(market: NashMarket) -> Equilibrium:
         weight=market.weight / (market.weight @ market.class_size),
     )
     share, price, steps = _follow(normalised)
-    used = np.bincount(
-        market.accelerator_of_slot, (market.class_size * market.scale) @ share, len(market.capacity)
-    )
+    devices = (market.class_size * market.scale) @ share * market.slot_devices
+    used = np.bincount(market.accelerator_of_slot, devices, len(market.capacity))
     excess = max(1.0, share.sum(axis=1).max(), (used / market.capacity).max())
     return Equilibrium(share / excess, price * (market.weight @ market.class_size), steps)
 
@@ -93,7 +93,8 @@ def surplus(jobs: NashMarket, throughput: Floats, price: Floats) -> float:
     marginal = weight / throughput
     rent = np.zeros(len(weight))
     for slot, accelerator in enumerate(jobs.accelerator_of_slot.tolist()):
-        earned = jobs.rate[:, slot] * marginal - jobs.scale * price[accelerator]
+        pays = jobs.scale * price[accelerator] * jobs.slot_devices[slot]
+        earned = jobs.rate[:, slot] * marginal - pays
         np.maximum(rent, earned, out=rent)
     return float(rent.sum() + price @ jobs.capacity - weight.sum())
 
@@ -149,6 +150,7 @@ def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSyste
             time += x
             rent = dual[c, slack] / dual[c, made]
             cost = scale[c] / weight[c] * price[accelerator_of_slot[j]] / dual[c, made]
+            cost *= market.slot_devices[j]
             matrix[j, j] = dual[c, j] / dual[c, made]
             matrix[j, made] = -rate[c, j]
             matrix[made, j] = dual[c, made] * rate[c, j] * x
@@ -172,7 +174,7 @@ def _add_devices(market: NashMarket, point: _MarketPoint, system: _MarketSystem)
     for c in range(len(count)):
         for j in range(market.rate.shape[1]):
             k = accelerator_of_slot[j]
-            pays = count[c] * scale[c] * price[k] * primal[c, j]
+            pays = count[c] * scale[c] * price[k] * primal[c, j] * market.slot_devices[j]
             right[k, 0] += pays * (1.0 + solved[c, j, 0])
             for q in range(types):
                 prices[k, q] -= pays * solved[c, j, 1 + q]
@@ -259,33 +261,35 @@ def _gap(market: NashMarket, point: _MarketPoint) -> float:
 @kernel("_MarketPoint(NashMarket)")
 def _start(market: NashMarket) -> _MarketPoint:
     """A point inside: all linear conditions met, no product above order one."""
-    rate, weight, count, scale, accelerator_of_slot, capacity = market
+    rate, weight, count, scale, accelerator_of_slot, slot_devices, capacity = market
     classes, slots = rate.shape
     made, slack = slots, slots + 1
     primal, dual = np.zeros((classes, slots + 2)), np.ones((classes, slots + 2))
     demand, supply = (count * scale).sum(), capacity.sum()
-    free, price = capacity.copy(), np.full(len(capacity), min(1.0 / supply, (weight / scale).min()))
+    lowest = (weight / scale).min() / slot_devices.max()
+    free, price = capacity.copy(), np.full(len(capacity), min(1.0 / supply, lowest))
     for c in range(classes):
         primal[c, slack] = 1.0
         for j in range(slots):
             if rate[c, j] <= 0:
                 continue
             k = accelerator_of_slot[j]
-            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(accelerator_of_slot == k))
+            part = capacity[k] / demand / np.sum(accelerator_of_slot == k)
+            x = 0.5 * min(1.0 / slots, part / slot_devices[j])
             primal[c, j] = x
             primal[c, made] += rate[c, j] * x
             primal[c, slack] -= x
-            free[k] -= count[c] * scale[c] * x
+            free[k] -= count[c] * scale[c] * x * slot_devices[j]
         dual[c, made] = 1.0 / primal[c, made]
         rent = 0.0
         for j in range(slots):
-            cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
+            cost = scale[c] / weight[c] * price[accelerator_of_slot[j]] * slot_devices[j]
             rent = max(rent, dual[c, made] * rate[c, j] - cost)
         rent += 0.5 * dual[c, made] * primal[c, made]
         dual[c, slack] = rent
         for j in range(slots):
             if rate[c, j] > 0:
-                cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
+                cost = scale[c] / weight[c] * price[accelerator_of_slot[j]] * slot_devices[j]
                 dual[c, j] = rent + cost - dual[c, made] * rate[c, j]
     return _MarketPoint(primal, dual, free, price)
 

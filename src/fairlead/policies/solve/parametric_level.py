@@ -52,6 +52,8 @@ def solve_level(
     use_simplex = job_types.rate.size <= MAX_SIMPLEX_RATES
     if not use_simplex:
         found = level_by_jobs(problem, job_types, steps, floor)
+        use_simplex = not np.isfinite(found.level)  # the interior point has broken down
+    if not use_simplex:
         share, level, bound, violation = certified_level(problem, job_types, steps, found)
         use_simplex = (
             not level - max(bound, floor) <= MAX_GAP * level

@@ -112,6 +112,7 @@ class ProgramSolution:
         """The largest use of a class's time or of a type's devices, as a fraction of what there is."""
         configurations, count = self.configurations, problem.classes.count
         devices = problem.scale[configurations.first] * self.time
+        devices = devices * problem.slot_devices[configurations.slot]
         types = len(problem.capacity)
         used = np.bincount(problem.accelerator_of_slot[configurations.slot], devices, types)
         pair = configurations.second >= 0
@@ -326,6 +327,7 @@ class Program:
         row[:, at + 1], value[:, at + 1] = np.where(both, other + shift, -1), part_other
         row[:, at + 2] = accelerator + shift + n
         devices = problem.scale[configurations.first] * size
+        devices = devices * problem.slot_devices[configurations.slot]
         value[:, at + 2] = devices / np.maximum(problem.capacity, 1.0)[accelerator]
         for i, further in enumerate(self.rows):
             row[:, at + 3 + i] = self._fixed_rows + i

@@ -17,6 +17,7 @@ class ShareProblem:
     scale: Floats  # (classes,) devices of a job
     rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
     accelerator_of_slot: Ints  # (slots,)
+    slot_devices: Floats  # (slots,) devices of a job there for each one of its scale
     capacity: Floats  # (types,) devices
     job_type: Ints  # (classes,) row of colocated_rate
     colocated_rate: (
@@ -41,10 +42,20 @@ class ShareProblem:
             scale=snapshot.job_scale[classes.representative].astype(np.float64),
             rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], solo_rate, 0.0),
             accelerator_of_slot=snapshot.accelerator_of_slot,
+            slot_devices=snapshot.slot_devices,
             capacity=snapshot.capacity,
             job_type=snapshot.job_type[classes.representative],
             colocated_rate=snapshot.colocated_rate if space_sharing else None,
         )
+
+    def per_device(self, cost: Floats) -> Floats:
+        """(classes, slots) what a job pays there. cost: (slots,) of a device."""
+        return self.scale[:, None] * (cost * self.slot_devices)
+
+    def slot_cost(self, price: Floats) -> Floats:
+        """(slots,) price of as many devices as a job with a scale of 1 has there. price: (types,) of a
+        device."""
+        return price[self.accelerator_of_slot] * self.slot_devices
 
     @property
     def best(self) -> Floats:

@@ -59,6 +59,7 @@ def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snap
             "previous": s.planning.previous,
             "servers": s.servers,
             "elastic": elastic_choices(s) if s.elastic else None,
+            "configuration_devices": None,
             "believed_rate": s.beliefs.table.rate,
         },
     )

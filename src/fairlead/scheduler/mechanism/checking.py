@@ -20,7 +20,13 @@ TRAITS = {"name": str, "heterogeneity_aware": bool, "space_sharing": bool, "work
 
 _METHODS = ("start", "due", "solve", "settle", "plan")  # of ``Planner``
 _VIEWS = {"rate": "solo_rate", "scale": "job_scale"}  # of fields of ``Snapshot``
-OPTIONAL = ("strict", "global_queue", "solve_every_s", "weighs_prices")  # of ``BasePolicy``
+OPTIONAL = (
+    "strict",
+    "global_queue",
+    "solve_every_s",
+    "weighs_prices",
+    "elastic",
+)  # of ``BasePolicy``
 
 
 def check_traits(policy: object) -> None:

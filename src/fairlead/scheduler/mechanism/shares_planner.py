@@ -9,8 +9,10 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Accounts, Change, PlannerAnswer, Policy, RoundPlan, optional_traits
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.elastic.configuration_shares import ConfigurationProblem, NumberChoices
 from fairlead.scheduler.mechanism.checking import ask
-from fairlead.scheduler.mechanism.rules import AccountingRule, FillingRule
+from fairlead.scheduler.mechanism.number_accounts import NumberAccounts
+from fairlead.scheduler.mechanism.rules import AccountingRule, FillingRule, LargestDeficitFirst
 from fairlead.scheduler.mechanism.selection import Priorities
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 
@@ -22,6 +24,9 @@ class SharesState:
     settled_s: float = 0.0
     solved: bool = False
     slots: Ints | None = None  # (slots,) by name; None until known
+    numbers: NumberAccounts | None = (
+        None  # of elastic jobs; None: the shares in force are of jobs that keep their numbers
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ class SharesPlanner:
         every_s = optional_traits(self.policy).solve_every_s
         return every_s is not None and now_s - state.settled_s >= every_s
 
-    def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:  # noqa: ARG002
+    def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:
         """The policy's shares; none where there is no job."""
         if not len(snapshot.jobs):
             none = np.zeros((0, len(snapshot.slots)))
@@ -71,18 +76,45 @@ class SharesPlanner:
         early_s = self.settings.deadline_margin_rounds * self.settings.round_s
         if early_s > 0:
             snapshot = replace(snapshot, deadline_s=snapshot.deadline_s - early_s)
-        return ask(self.policy, snapshot)
+        if not self._decides_numbers(snapshot):
+            return ask(self.policy, snapshot)
+        choices = NumberChoices.of(snapshot)
+        in_force = (state.numbers or NumberAccounts.begin(snapshot)).at(snapshot, choices).share
+        problem = ConfigurationProblem.of(snapshot, choices, in_force)
+        return problem.allocation(ask(self.policy, problem.snapshot), len(snapshot.slots))
+
+    def _decides_numbers(self, snapshot: Snapshot) -> bool:
+        """Return whether the policy's shares say on how many devices elastic jobs run."""
+        return (
+            snapshot.elastic is not None
+            and optional_traits(self.policy).elastic
+            and isinstance(self.filling, LargestDeficitFirst)
+            and not self.settings.fluid
+        )
 
     def settle(
         self,
         snapshot: Snapshot,
-        answer: PlannerAnswer,  # noqa: ARG002
+        answer: PlannerAnswer,
         state: SharesState,
     ) -> tuple[Accounts, SharesState]:
         """Turn time received into time owed."""
         accounts = self.accounts(snapshot, state)
+        numbers = None
+        if isinstance(answer, Allocation) and answer.by_number is not None:
+            numbers = self._settled_numbers(snapshot, answer, state)
+        state.numbers = numbers
         state.settled_s, state.solved = snapshot.now_s, True
         return accounts, state
+
+    def _settled_numbers(
+        self, snapshot: Snapshot, answer: Allocation, state: SharesState
+    ) -> NumberAccounts:
+        choices = NumberChoices.of(snapshot)
+        numbers = (state.numbers or NumberAccounts.begin(snapshot)).at(snapshot, choices)
+        seen = numbers.seen_by_mechanism(snapshot, choices)
+        settled = self.accounting.settle(seen, snapshot.now_s - state.settled_s)
+        return numbers.settled(settled, answer)
 
     def accounts(self, snapshot: Snapshot, state: SharesState) -> Accounts:
         """Return the accounts that ``settle`` would return; nothing changes."""
@@ -97,18 +129,34 @@ class SharesPlanner:
         return SharesState(settled_s)
 
     def state_dict(self, state: SharesState) -> dict[str, Floats]:
-        """When the accounts were settled, and whether anything has been solved."""
-        return {"settled_s": np.array([state.settled_s]), "solved": np.array([state.solved])}
+        """When the accounts were settled, whether anything has been solved, and accounts by number."""
+        own = {"settled_s": np.array([state.settled_s]), "solved": np.array([state.solved])}
+        return own | (state.numbers.state_dict() if state.numbers is not None else {})
 
     def load_state_dict(self, arrays: Mapping[str, Floats]) -> SharesState:
         """Return the state of which ``state_dict`` made these arrays."""
-        return SharesState(float(arrays["settled_s"][0]), bool(arrays["solved"][0]))
+        return SharesState(
+            float(arrays["settled_s"][0]),
+            bool(arrays["solved"][0]),
+            numbers=NumberAccounts.load_state_dict(arrays),
+        )
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
         """The next round; an empty one where the shares themselves are what happens."""
         if self.settings.fluid:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
+        if state.numbers is None:
+            return self._plan_groups(snapshot, state)
+        choices = NumberChoices.of(snapshot)
+        state.numbers = state.numbers.at(snapshot, choices)
+        seen = state.numbers.seen_by_mechanism(snapshot, choices)
+        plan, state = self._plan_groups(seen, state)
+        rows = plan.job_group
+        return replace(plan, job_group=choices.job[rows], scale=choices.devices[rows]), state
+
+    def _plan_groups(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
+        """The next round of the snapshot's job groups."""
         elapsed_s, policy = snapshot.now_s - state.settled_s, self.policy
         order = self.filling.order(self._slots(snapshot, state), policy)
         strict = optional_traits(policy).strict
