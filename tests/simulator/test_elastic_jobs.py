@@ -170,6 +170,7 @@ def test_a_run_is_replayed_from_its_journal(policy: str, tmp_path: Path) -> None
     with pytest.raises(SystemExit) as ended:
         main(["replay", str(out)])
     assert not ended.value.code
+    assert "had more than one number of devices" in (out / "report.html").read_text()
 
 
 def _no_costs() -> fairlead.GroundTruth:

@@ -17,6 +17,7 @@ from fairlead.analysis.report.aggregate import (
     timeline,
     worst_jobs,
 )
+from fairlead.analysis.report.device_bands import MOST, bands_over_time, device_bands
 from fairlead.analysis.report.downloads import (
     MAX_ROWS,
     chart_table,
@@ -103,6 +104,7 @@ def run_report(
             ),
             charts.chart_section("Shares, received and promised", drawn, SHARES),
             charts.chart_section("Preemptions, lost work and cost", drawn, CHANGES),
+            _titled("Devices of elastic jobs", _bands(intervals, over)),
             section("Who ran where", _timelines(config, jobs, rounds, intervals, over)),
             section("Jobs", job_table(jobs)),
             section("All numbers", _numbers(metrics)),
@@ -209,6 +211,20 @@ def _cluster_over_time(over: OverTime | None) -> Html:
         ("Utilisation by accelerator type", figures.utilization_over_time(over)),
         ("Jobs in the system", join(key, figures.jobs_over_time(over))),
     )
+
+
+def _bands(intervals: pl.DataFrame, over: OverTime | None) -> Html:
+    """How many devices each job had whose number changed; empty where there is none."""
+    bands = device_bands(intervals) if over is not None and intervals.height else []
+    if over is None or not bands:
+        return Html()
+    changes = sum(one.changes for one in bands)
+    who = "One job" if len(bands) == 1 else f"{len(bands):,} jobs"
+    often = "once" if changes == 1 else f"{changes:,} times"
+    words = f"{who} had more than one number of devices, and changed it {often}."
+    if len(bands) > MOST:
+        words += f" The first {MOST} of them are shown."
+    return join(note(words), wide(bands_over_time(bands, float(over.edges_s[-1]))))
 
 
 def _timelines(

@@ -20,9 +20,11 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import FairleadError
 
 OPEN = 11  # jobs in the system ...
-OPEN_ELASTIC = 3  # ... and where all are elastic: each that comes or goes resizes the others
+# ... and where all are elastic: now few and now many, so that they are resized all the time. They are short:
+# one that is alone on its nodes at three deaths of agents would be to blame for these.
+OPEN_ELASTIC, OPEN_ELASTIC_S = (2, 4, 6, 3, 5), 4.0
 STEP_S = 0.02
-STEPS, STEPS_ELASTIC = (60, 900), (300, 1500)
+STEPS, STEPS_ELASTIC = (60, 900), (100, 500)
 RANKS = (1, 1, 1, 1, 2, 2, 4)
 NUMBERS = (1, 2, 4)  # of devices, that an elastic job may have
 GRACE_S = 3.0
@@ -90,7 +92,7 @@ class JobLoad:
                 view = self._poll()
                 if view is not None:
                     count = sum(job.ended_s is None and job.search is None for job in view)
-                most = OPEN_ELASTIC if self._resizing else OPEN
+                most = self._most()
                 if count < (
                     most if view is not None else 2 * most
                 ):  # a server that is away as well
@@ -100,6 +102,12 @@ class JobLoad:
                     time.sleep(0.2)
         except Exception as problem:
             self.violations.append(f"{type(problem).__name__}: {problem}")
+
+    def _most(self) -> int:
+        """Jobs that are to be in the system now."""
+        if not self._resizing:
+            return OPEN
+        return OPEN_ELASTIC[int(time.monotonic() / OPEN_ELASTIC_S) % len(OPEN_ELASTIC)]
 
     def _poll(self) -> list[JobView] | None:
         """All jobs, if the server answers. More steps than the jobs have made are never counted."""
