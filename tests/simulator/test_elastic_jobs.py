@@ -24,7 +24,7 @@ TABLE = Throughputs(
     job_types(("net", 1), ("net", 2), ("net", 4)),
     np.array([[4.0, 10.0], [7.0, 18.0], [12.0, 30.0]]),
 )
-PLANNERS = ("sia", "pollux", "goodput", "elastic_srpt")
+PLANNERS = ("sia", "pollux", "goodput", "elastic_srpt", "optimus")
 OF_SHARES = (
     "las_aware",
     "makespan_aware",

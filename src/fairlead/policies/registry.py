@@ -29,7 +29,8 @@ from fairlead.policies.cost import (
     ThroughputPerCostDeadlines,
 )
 from fairlead.policies.elastic.objectives import OBJECTIVES
-from fairlead.policies.elastic.planner import ElasticPlanner
+from fairlead.policies.elastic.optimus import Optimus
+from fairlead.policies.elastic.planner import ElasticPlanner, best_by
 from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, SpaceSharingFinishTime
@@ -104,7 +105,11 @@ def _gandiva_packing(request: PolicyRequest) -> Policy:
 
 
 def _elastic(name: str, _: PolicyRequest) -> Planner:
-    return ElasticPlanner(objective=OBJECTIVES[name](), name=name)
+    return ElasticPlanner(decide=best_by(OBJECTIVES[name]()), name=name)
+
+
+def _optimus(_: PolicyRequest) -> Planner:
+    return ElasticPlanner(decide=Optimus().decide, name="optimus")
 
 
 def _partition(request: PolicyRequest) -> Policy:
@@ -196,6 +201,7 @@ BUILT_IN = (
         Entry(name, (), partial(_elastic, name), OBJECTIVES[name])
         for name in ("sia", "pollux", "goodput", "elastic_srpt")
     ),
+    Entry("optimus", (), _optimus, Optimus),
     Entry("gandiva_packing", (), _gandiva_packing, GandivaPacking),
     Entry("gandiva_fair", (), lambda _: GandivaFair(), GandivaFair),
     Entry(

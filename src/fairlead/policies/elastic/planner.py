@@ -1,6 +1,6 @@
 """Rounds of elastic jobs: who runs on which accelerator type, and on how many devices."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +15,12 @@ from fairlead.policies.rounds_only import RoundsOnlyPlanner
 from fairlead.policies.solve.multiple_choice import solve_multiple_choice
 
 
+def best_by(objective: ElasticObjective) -> Callable[[ElasticRound], Ints]:
+    """Return the rule by which an objective is best over all jobs, what a start costs taken into account. One
+    accelerator type cannot have more than its devices."""
+    return lambda jobs: solve_multiple_choice(objective.program(jobs)).option
+
+
 @dataclass(slots=True)
 class ElasticState:
     """{job: how often it has been started}, of jobs in the system."""
@@ -24,15 +30,14 @@ class ElasticState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ElasticPlanner(RoundsOnlyPlanner):
-    """Each round each job has the configuration, an accelerator type and a number of devices, or none, with
-    which the objective is best over all jobs; a job that is not elastic has one number.
+    """Each round each job has the configuration, an accelerator type and a number of devices, or none, that
+    is decided for it; a job that is not elastic has one number.
 
-    One accelerator type cannot have more than its devices. The rate of a configuration is the best one of
-    the type's localities. A job is preempted, moved or resized where the objective is better for it, with
-    what a start costs taken into account.
+    The rate of a configuration is the best one of the type's localities. A job is preempted, moved or resized
+    where the decision is another one.
     """
 
-    objective: ElasticObjective
+    decide: Callable[[ElasticRound], Ints]  # (jobs,) the configuration of each job, -1 = none
     name: str
 
     def start(self) -> ElasticState:
@@ -56,7 +61,7 @@ class ElasticPlanner(RoundsOnlyPlanner):
         starts = np.array([state.starts.get(job, 0) for job in ids], np.int64)
         options = _options_of(snapshot)
         given = _round_of(snapshot, options, starts)
-        chosen = solve_multiple_choice(self.objective.program(given)).option
+        chosen = self.decide(given)
         runs = np.flatnonzero(chosen >= 0)
         starts[runs] += chosen[runs] != given.present[runs]
         plan = RoundPlan(
