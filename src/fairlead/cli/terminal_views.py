@@ -324,4 +324,4 @@ def _difference(before: float, after: float) -> str:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole > 0 else DASH
+    return f"{min(part / whole, 1.0):.0%}" if whole > 0 else DASH

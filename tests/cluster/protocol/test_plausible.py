@@ -92,9 +92,26 @@ def test_no_time_is_longer_than_there_was() -> None:
     held = AttemptStatus(
         job=1, attempt=1, state="running", start_s=1e12, ran_s=90.0, stop_s=-1.0, wait_s=5.0
     )
-    assert within(held, 100.0) == msgspec.structs.replace(held, start_s=100.0 + CLOCK_SLACK_S)
+    assert within(held, 100.0, 10.0) == msgspec.structs.replace(held, start_s=100.0 + CLOCK_SLACK_S)
     honest = msgspec.structs.replace(held, start_s=9.0)
-    assert within(honest, 100.0) is honest
+    assert within(honest, 100.0, 10.0) is honest
+
+
+def test_no_step_is_beyond_the_last_one() -> None:
+    most = 1 << 53
+    held = AttemptStatus(
+        job=1,
+        attempt=3,
+        state="running",
+        step=most,
+        loaded_step=5,
+        saved_step=most,
+        lost_steps=most,
+    )
+    cut = within(held, 0.0, 10.0)
+    assert (cut.step, cut.loaded_step, cut.saved_step, cut.lost_steps) == (10, 5, 10, 30)
+    adapted = within(msgspec.structs.replace(held, batch=8, total_steps=20), 0.0, 10.0)
+    assert (adapted.step, adapted.saved_step, adapted.lost_steps) == (20, 20, 60)
 
 
 def test_a_rate_that_cannot_be_is_none() -> None:

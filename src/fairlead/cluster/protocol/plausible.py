@@ -41,6 +41,7 @@ _TIMES = (
     "stop_s",
     "ended_age_s",
 )
+_STEPS = ("step", "loaded_step", "saved_step")  # none is beyond the last one
 _Message = TypeVar("_Message")
 
 
@@ -58,11 +59,18 @@ def sanitise(message: _Message) -> _Message:
     return msgspec.structs.replace(message, **changes)
 
 
-def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
-    """Return the status with every time cut to what is possible for an attempt ordered that many seconds
-    ago."""
-    most = max(since_s, 0.0) + CLOCK_SLACK_S
-    implausible = {name: most for name in _TIMES if getattr(status, name) > most}
+def within(status: AttemptStatus, since_s: float, total_steps: float) -> AttemptStatus:
+    """Return the status with every time cut to what is possible for an attempt ordered that many seconds ago,
+    and every number of steps to what is possible for a job of so many, or of as many as the job itself has
+    changed them to."""
+    most_s = max(since_s, 0.0) + CLOCK_SLACK_S
+    most = status.total_steps if status.batch else int(total_steps)
+    implausible: dict[str, float] = {
+        name: most_s for name in _TIMES if getattr(status, name) > most_s
+    }
+    implausible |= {name: most for name in _STEPS if getattr(status, name) > most}
+    if status.lost_steps > most * status.attempt:
+        implausible["lost_steps"] = most * status.attempt
     return msgspec.structs.replace(status, **implausible) if implausible else status
 
 
