@@ -10,7 +10,7 @@ from fairlead.cluster.protocol.messages import (
     NodeReport,
     Register,
 )
-from fairlead.cluster.protocol.plausible import CLOCK_SLACK_S, within
+from fairlead.cluster.protocol.plausible import CLOCK_SLACK_S, described, within
 from fairlead.cluster.server.attempt_statuses import measured_rate
 
 
@@ -45,7 +45,11 @@ def test_a_node_that_registers_brings_no_controls_along() -> None:
         devices=1, machine=evil, runs_as=evil,
     )  # fmt: skip
     told = decode(msgspec.msgpack.Decoder(Register), msgspec.msgpack.encode(message))
-    assert told.host == told.runs_as == told.version == told.machine == " ]0;own  [2J FAKE LINE"
+    assert told.version == told.machine == " ]0;own  [2J FAKE LINE"
+    # A table that is as narrow as its terminal would put what follows a space on a line of its own
+    assert told.host == told.runs_as == "?]0;own??[2J?FAKE?LINE"
+    assert described("runs_as", "jobs run as a\nb c") == "jobs run as a?b?c"
+    assert described("runs_as", "isolated") == "isolated"
 
 
 def test_a_node_that_registers_is_described_in_a_line_that_fits_a_screen() -> None:
@@ -55,7 +59,7 @@ def test_a_node_that_registers_is_described_in_a_line_that_fits_a_screen() -> No
     )  # fmt: skip
     told = decode(msgspec.msgpack.Decoder(Register), msgspec.msgpack.encode(message))
     assert told.host == "h" * 252 + "..."
-    assert told.runs_as == " " + "y" * 60 + "..."
+    assert told.runs_as == "?" + "y" * 60 + "..."
     assert told.machine == message.machine
     assert len(told.version) == 64
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fairlead.cluster.protocol.api_models import AGENTS_USER
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure, NodeReport, Register
 
 MAX_RATE = 1e6  # steps/s: no training step takes less than a microsecond
@@ -83,9 +84,18 @@ def one_line(text: str) -> str:
 
 def described(name: str, text: str) -> str:
     """Return what an agent says of its node, in the field of a registration of this name, as it can be shown:
-    one line, as long as it may be."""
+    one line, as long as it may be; names without spaces, at which a narrow table would break them."""
     most, line = _REGISTERED[name], one_line(text)
+    if name == "host":
+        line = _one_word(line)
+    elif name == "runs_as":
+        words = AGENTS_USER if line.startswith(AGENTS_USER) else ""
+        line = words + _one_word(line.removeprefix(words))
     return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def _one_word(line: str) -> str:
+    return "?".join(line.split(" "))
 
 
 def several_lines(text: str) -> str:
