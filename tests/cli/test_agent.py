@@ -53,6 +53,25 @@ def test_bad_options_are_named(
     assert expected in capsys.readouterr().err
 
 
+def test_a_run_directory_that_others_may_read_is_named_before_anything_is_announced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir(mode=0o755)
+    run.chmod(0o755)
+    monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(run))
+    token = tmp_path / "token"
+    token.write_text("fl_x")
+    token.chmod(0o600)
+    options = ["--server", "127.0.0.1:1", "--devices", "v100=2", "--token-file", str(token)]
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--simulated-devices", "--state", str(tmp_path / "state"), *options])
+    assert ended.value.code == 2
+    told = capfd.readouterr()
+    assert f"its mode is 755 (chmod 700 {run})" in told.err
+    assert "node " not in told.out + told.err
+
+
 def test_an_end_that_slurm_does_not_tell_of_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +143,7 @@ def test_an_unknown_key_of_the_file_is_named(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('devices = "v100=0"', "agent.toml:3: devices: the number must be 1 to"),
+        ('devices = "v100=0"', "agent.toml:3: devices: v100=0: the number must be 1 to"),
         ("health_interval = 1e9", "agent.toml:3: health_interval: must be from 0.1 to 86400 s"),
         ("memory_per_device = -4.0", "agent.toml:3: memory_per_device: "),
     ],

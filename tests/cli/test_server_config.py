@@ -115,6 +115,10 @@ def test_the_command_line_counts_before_variables_and_these_before_the_file(
         ('round = 30\ntls_cert = "c"\n', "server.toml:2: tls_cert: is given without --tls-key"),
         ('tls_cert = "/nope"\ntls_key = "/nope"\n', "server.toml:1: tls_cert: /nope, /nope: not a"),
         ('webhook = "http://a/"\n', "server.toml:1: webhook: is given without --webhook-secret"),
+        (
+            'webhook = "http://a/"\nwebhook_secret = "nofile"\n',
+            "server.toml:2: webhook_secret: nofile: cannot be read: No such file or directory",
+        ),
         ('engine_config = "e"\n', "server.toml:1: engine_config: is given without --engine;"),
         ('new_tokens = true\n', "server.toml:1: new_tokens: unknown field"),
     ],

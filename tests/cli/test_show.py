@@ -42,6 +42,17 @@ def test_a_long_table_has_one_line_for_each_row_and_cuts_reasons_to_the_terminal
     assert re.search(r"  waits .{31}\.\.\.$", narrow[2]), "something of it is always shown"
 
 
+def test_a_long_name_of_one_job_does_not_make_every_row_wide() -> None:
+    long = msgspec.structs.replace(JOB, name="n" * 200)
+    wide = msgspec.structs.replace(JOB, name="日本" * 50)
+    lines = job_lines([JOB, long, wide])
+    assert "n" * 37 + "...  " in lines[3]
+    assert "日本" * 9 + " ...  " in lines[4]
+    fits = job_lines([msgspec.structs.replace(JOB, name="n" * 40)])
+    assert "n" * 40 in fits[2]
+    assert len(set(map(cell_len, lines[2:]))) == 1
+
+
 def test_wide_characters_do_not_shift_columns() -> None:
     lines = job_lines(
         [msgspec.structs.replace(JOB, name="日本"), msgspec.structs.replace(JOB, name="four")]

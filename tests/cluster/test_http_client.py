@@ -1,12 +1,75 @@
 """What a client says of servers that are none, and of arguments that nobody can use."""
 
-from collections.abc import Callable
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.tls import certificate
 
 from fairlead.cluster.http_client import Client
-from fairlead.errors import InputError
+from fairlead.errors import InputError, UnreachableError
+
+
+@contextmanager
+def listening(tls: ssl.SSLContext | None) -> Iterator[int]:
+    """A port that takes connections, with a TLS handshake or without, and closes them unanswered."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken, _ = server.accept()
+                    with taken, contextlib.suppress(OSError):
+                        if tls is None:
+                            taken.recv(1 << 16)
+                        else:
+                            tls.wrap_socket(taken, server_side=True).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_a_certificate_that_is_not_trusted_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    made, other = certificate(tmp_path), certificate(tmp_path / "other")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.certificate, made.key)
+    with listening(tls) as port:
+        for ca, hint in (
+            (
+                None,
+                "; name its certificate with --ca FILE, or once and for all with `fairlead login`",
+            ),
+            (
+                str(other.certificate),
+                "; --ca has to be the certificate of that server, for this host name",
+            ),
+        ):
+            with (
+                Client(f"https://localhost:{port}", ca=ca) as client,
+                pytest.raises(UnreachableError) as refused,
+            ):
+                client.status()
+            assert str(refused.value).endswith(hint)
+
+
+def test_a_port_that_speaks_another_protocol_is_guessed() -> None:
+    with listening(None) as port:
+        with (
+            Client(f"http://127.0.0.1:{port}") as client,
+            pytest.raises(UnreachableError) as refused,
+        ):
+            client.status()
+        assert str(refused.value).endswith("If it speaks TLS, its address begins with https://")
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,16 @@ def test_a_file_that_ends_within_a_value_is_told_with_its_last_line(
         assert str(refused.value) == f"{path}:3: is not valid TOML: {said} (at the end)"
 
 
+@pytest.mark.parametrize("rest", ["", "\n", "\nmore = 1\n"])
+def test_a_key_that_is_given_twice_is_named_with_its_line(tmp_path: Path, rest: str) -> None:
+    path = tmp_path / "a.toml"
+    for text, key in (("port = 1\nb = 2\nport = 3", "port"), ("[a]\nx.y = 1\nx.y = '='", "x.y")):
+        path.write_text(text + rest)
+        with pytest.raises(ConfigError) as refused:
+            read_toml(path, ConfigError)
+        assert str(refused.value) == f"{path}:3: is not valid TOML: the key {key} is given twice"
+
+
 def test_a_line_that_takes_too_much_to_find_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a = [\n" + "1,\n" * 1_000 + "]\nb = 1\n"
     parsed = []

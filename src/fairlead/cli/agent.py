@@ -30,6 +30,7 @@ from fairlead.cluster.agent.agent import Agent
 from fairlead.cluster.agent.devices import NodeDevices, device_types, find_devices
 from fairlead.cluster.agent.health import HealthOptions
 from fairlead.cluster.agent.inside_job import check_outside_jobs
+from fairlead.cluster.agent.machine import run_directory
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.stop_agent import stop_agent
@@ -189,6 +190,7 @@ def agent(options: NodeOptions, isolation: IsolationOptions) -> None:
     ):
         agents = _agent_options(options, isolation)
     check_outside_jobs("agent", options.inside_job)
+    run_directory()  # nothing is announced that cannot be
     log_with_times(logging.INFO)
     parent = os.getpid()
     chosen = agents[0] if len(agents) == 1 else replace(fork_each(agents), parent=parent)

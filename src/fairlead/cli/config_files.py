@@ -15,7 +15,9 @@ from fairlead.model.toml_lines import naming_lines
 
 _Fields = TypeVar("_Fields", bound=msgspec.Struct)
 # At the beginning of an error: the option, or what it gives with its value in quotes.
-_OPTION = re.compile(r"(?:--)?([a-z0-9_-]+)(?:(?: [^:']*)?: | (?='))(.*)", re.DOTALL)
+_OPTION = re.compile(
+    r"(?P<mark>--)?(?P<name>[a-z0-9_-]+)(?:(?: (?P<value>[^:']*))?: | (?='))(?P<rest>.*)", re.DOTALL
+)
 
 
 def read_config_file(path: Path, fields: type[_Fields]) -> _Fields:
@@ -41,9 +43,10 @@ def naming_fields(
     except InputError as problem:
         said = str(problem)
         found = _OPTION.fullmatch(said)
-        name = "" if found is None else found[1].replace("-", "_")
+        name = "" if found is None else found["name"].replace("-", "_")
         if found is not None and is_from_file(name):
-            said = found[2]
+            value = found["value"] if found["mark"] else None
+            said = f"{value}: {found['rest']}" if value else found["rest"]
         else:
             begins = (one for one, text in (texts or {}).items() if said.startswith(f"{text}:"))
             name = next(filter(is_from_file, begins), "")

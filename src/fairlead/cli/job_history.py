@@ -159,7 +159,7 @@ def _head(job: JobView, now_s: float) -> list[str]:
     return [
         f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
         f"{does}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
-        f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
+        f" ({min(job.steps / max(job.total_steps, 1), 1.0):.0%}){rate}",
         *_deadline(job, now_s),
     ]
 

@@ -75,7 +75,7 @@ def jobs(
 ) -> None:
     """List jobs that have not ended.
 
-    On a terminal the reasons are cut to its width; `fairlead explain` has all of them.
+    Names are cut to 40 columns, on a terminal reasons to its width; `fairlead explain` has the whole.
     """
     if state is not None and state not in STATES:
         raise ConfigError(f"--state: expected one of {', '.join(STATES)}, got {state!r}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +29,7 @@ from fairlead.model.duration_text import DASH, duration
 MIN_LAST_COLUMN = (
     40  # columns of a terminal for the last column of a table, however wide the others are
 )
+LONGEST_NAME = 40  # columns of a terminal for the name of a job
 WIDTH_WITHOUT_TERMINAL = 160  # columns where the output is no terminal
 
 
@@ -112,14 +113,15 @@ def where(job: JobView) -> str:
 
 
 def job_lines(jobs: Iterable[JobView], width: int | None = None) -> list[str]:
-    """A heading and one line for each job. How it stands to its deadline is told where one of them has one.
-    width: of the terminal, to which the reason, which comes last, is cut; None = it is not."""
+    """A heading and one line for each job, its name cut to ``LONGEST_NAME``. How it stands to its deadline is
+    told where one of them has one. width: of the terminal, to which the reason, which comes last, is cut;
+    None = it is not."""
     listed = list(jobs)
     dated = any(job.deadline_left_s is not None for job in listed)
     rows = [
         (
             str(job.id),
-            job.name or job.family or DASH,
+            _brief(job.name or job.family) or DASH,
             job.user,
             job.tenant,
             str(job.scale_factor),
@@ -141,6 +143,12 @@ def job_lines(jobs: Iterable[JobView], width: int | None = None) -> list[str]:
         f">starts >failures >queued {'deadline ' * dated}why"
     )
     return text_table(columns, rows, width)
+
+
+def _brief(name: str) -> str:
+    """A name as it is shown in a table of which every row would be as wide as the longest one."""
+    name = one_line(name)
+    return name if cell_len(name) <= LONGEST_NAME else f"{set_cell_size(name, LONGEST_NAME - 3)}..."
 
 
 def text_table(columns: str, rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -324,4 +332,4 @@ def _difference(before: float, after: float) -> str:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole > 0 else DASH
+    return f"{min(part / whole, 1.0):.0%}" if whole > 0 else DASH

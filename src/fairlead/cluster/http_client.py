@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from fairlead.cluster.connection_hints import refused_hint, silence_hint
 from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
@@ -334,7 +335,7 @@ class Client:
                     raise _refusal(self.url, answer)
                 yield from answer.iter_bytes()
         except httpx.ConnectError as problem:
-            raise UnreachableError(f"server {self.url}: cannot be reached: {problem}") from None
+            raise self._unreachable(problem) from None
         except httpx.TransportError as problem:
             raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
 
@@ -421,7 +422,7 @@ class Client:
             except UnicodeEncodeError as problem:
                 raise InputError(f"{brief_repr(problem.object)} is not valid Unicode") from None
             except httpx.ConnectError as problem:
-                raise UnreachableError(f"server {self.url}: cannot be reached: {problem}") from None
+                raise self._unreachable(problem) from None
             except httpx.TimeoutException:
                 raise UnreachableError(
                     f"server {self.url}: no answer within {self.timeout_s:g} s"
@@ -431,12 +432,16 @@ class Client:
                     raise InputError(f"server {self.url}: {_NOT_FAIRLEAD}: {problem}") from None
                 if not left:
                     raise UnreachableError(
-                        f"server {self.url}: {_NOT_FAIRLEAD}: {problem}"
+                        f"server {self.url}: {_NOT_FAIRLEAD}: {problem}{silence_hint(self.url)}"
                     ) from None
             except httpx.TransportError as problem:
                 if not left:
                     raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
         raise AssertionError("the last try returns or raises")
+
+    def _unreachable(self, problem: httpx.ConnectError) -> UnreachableError:
+        hint = refused_hint(problem, self.ca)
+        return UnreachableError(f"server {self.url}: cannot be reached: {problem}{hint}")
 
 
 def _refusal(url: str, answer: httpx.Response) -> FairleadError:

@@ -13,6 +13,8 @@ MAX_BYTES = 1 << 24
 PARTS = ".=[{,"  # outside of strings and comments, each begins a part of a key or a value
 MAX_PARTS = 10_000  # of a text that is sent; a job may have 4,096 words, and 1,024 variables
 _PLACE = re.compile(r"(?P<said>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")
+_TWICE = "Cannot overwrite a value"
+_MAX_KEY = 80  # characters of a key that are shown
 _AT_END = " (at end of document)"
 _BOM = "\ufeff"  # which editors on Windows put before a text
 # What a text consists of, as far as nesting goes: comments and strings, which are passed over; brackets; the
@@ -56,18 +58,29 @@ def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]
     try:
         table = tomllib.loads(text.removeprefix(_BOM).replace("\r\n", "\n"))
     except ValueError as problem:  # also numbers and dates that Python cannot hold
-        if place := _PLACE.fullmatch(str(problem)):
-            where = f"{where}:{place['line']}"
-            problem = ValueError(f"{place['said']} (column {place['column']})")
-        elif (said := str(problem)).endswith(_AT_END):
-            where = f"{where}:{text.rstrip().count(chr(10)) + 1}"
-            problem = ValueError(f"{said.removesuffix(_AT_END)} (at the end)")
-        raise error(f"{where}: is not valid TOML: {problem}") from None
+        line, what = _told(str(problem), text)
+        place = f"{where}:{line}" if line else where
+        raise error(f"{place}: is not valid TOML: {what}") from None
     except RecursionError:
         raise error(f"{where}: is nested too deeply") from None
     if any(depth > MAX_DEPTH for depth in _depths(table)):
         raise error(f"{where}: is nested too deeply: more than {MAX_DEPTH} levels")
     return table
+
+
+def _told(said: str, text: str) -> tuple[int, str]:
+    """Return the line that the parser means, 0 = it says none, and what is wrong there."""
+    if place := _PLACE.fullmatch(said):
+        line, said, at = int(place["line"]), place["said"], f"column {place['column']}"
+    elif said.endswith(_AT_END):
+        line = text.rstrip().count("\n") + 1
+        said, at = said.removesuffix(_AT_END), "at the end"
+    else:
+        return 0, said
+    key, equals, _ = text.split("\n")[line - 1].partition("=")
+    if said == _TWICE and equals:
+        return line, f"the key {key.strip()[:_MAX_KEY]} is given twice"
+    return line, f"{said} ({at})"
 
 
 def nesting_of(text: str) -> int:

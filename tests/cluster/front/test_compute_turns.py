@@ -1,11 +1,12 @@
 """However many threads compute answers, the event loop has its turn soon."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fairlead.cluster.front.compute_turns import AT_ONCE, MAX_REST_S, ComputeTurns
+from fairlead.cluster.front.compute_turns import AT_ONCE, MAX_REST_S, ComputeTurns, caller
 
 
 class Clock:
@@ -94,4 +95,35 @@ def test_who_waits_lets_others_compute_and_what_fails_gives_its_turn_back(
         assert all(one.result(60) for one in asked)
     with turns.waiting():  # without a turn there is none to give back
         pass
-    assert turns._free.qsize() == AT_ONCE
+    assert len(turns._free) == AT_ONCE
+
+
+def test_who_asks_once_does_not_wait_for_all_that_another_asks_for(turns: ComputeTurns) -> None:
+    """Dozens of large lists for one user made another one wait for seconds."""
+    order: list[str] = []
+
+    def ask(user: str) -> None:
+        caller.set(user)  # of this thread
+        with turns.turn():
+            order.append(user)
+
+    let_go = threading.Event()
+    taken = threading.Barrier(AT_ONCE + 1)
+
+    def hold() -> None:
+        with turns.turn():
+            taken.wait(60)
+            let_go.wait(60)
+
+    asking = ["ann"] * 20 + ["ben"] * 2 + ["cho"]
+    with ThreadPoolExecutor(AT_ONCE + len(asking)) as pool:
+        for _ in range(AT_ONCE):
+            pool.submit(hold)
+        taken.wait(60)
+        for position, user in enumerate(asking):
+            pool.submit(ask, user)
+            while turns.waiting_threads <= position:
+                time.sleep(0.001)
+        let_go.set()
+    assert sorted(order) == asking
+    assert max(place for place, user in enumerate(order) if user != "ann") < 5 + 2 * AT_ONCE

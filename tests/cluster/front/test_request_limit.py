@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead.cluster.front import request_limit
+from fairlead.cluster.front.compute_turns import caller
 from fairlead.cluster.front.request_limit import (
     MAX_PARAMETERS,
     MAX_WAITING,
@@ -25,12 +26,14 @@ class Asked:
 
     def __init__(self) -> None:
         self.users: list[str] = []
+        self.callers: list[str] = []  # for whom answers are computed
         self.go = asyncio.Event()
         self.limit = RequestLimit(self._answer, USERS.get, lambda: 1_000.0)
         self.statuses: list[int] = []
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         self.users.append(scope["name"])
+        self.callers.append(caller.get())
         await self.go.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
@@ -82,6 +85,15 @@ def test_one_caller_has_so_many_answered_at_once_and_keeps_nobody_waiting(cookie
         asked.go.set()
         await asyncio.gather(*many, ann)
         assert asked.statuses == [200] * 101
+
+    run(scenario)
+
+
+def test_answers_are_computed_in_the_name_of_who_asks() -> None:
+    async def scenario(asked: Asked) -> None:
+        asked.go.set()
+        await asyncio.gather(asked.ask("e", "h"), asked.ask("a", "h"), asked.ask("x", "h"))
+        assert asked.callers == ["user eve", "user ann", "address h"]
 
     run(scenario)
 

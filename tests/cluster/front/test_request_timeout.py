@@ -166,6 +166,41 @@ def test_answers_that_are_not_read_are_not_kept_for_ever(monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
+def test_no_further_answer_is_computed_for_who_has_not_read_the_last_one() -> None:
+    """One waited whole on each connection, and those of many connections kept others from theirs."""
+    answered: list[int] = []
+    done = asyncio.Event()
+    size = 64 << 18  # more than the kernel keeps
+
+    async def large(_scope: Any, _receive: Any, send: Any) -> None:
+        answered.append(1)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"%d" % size)],
+            }
+        )
+        await send({"type": "http.response.body", "body": b" " * size})
+        done.set()
+
+    async def scenario() -> None:
+        async with _connection(app=large) as (reader, writer):
+            writer.write(GET * 3)
+            async with asyncio.timeout(WAIT_S):
+                await done.wait()
+                for _ in range(100):  # everything comes as far as it can
+                    await asyncio.sleep(0)
+                assert len(answered) == 1
+                for _ in range(3):
+                    while await reader.readline() != b"\r\n":
+                        pass
+                    await reader.readexactly(size)
+        assert len(answered) == 3
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("tls", [False, True])
 def test_little_of_what_comes_is_taken_in_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool

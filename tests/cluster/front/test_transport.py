@@ -3,6 +3,7 @@ import logging
 import os
 import random
 import socket
+import struct
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -20,8 +21,9 @@ from fairlead.cluster.agent.server_client import (
     RegisterAgainError,
     ServerUnreachableError,
 )
-from fairlead.cluster.front import transport
+from fairlead.cluster.front import message_intake, transport
 from fairlead.cluster.front.facade import TooManyError
+from fairlead.cluster.front.message_intake import OF_ONE_CALLER, STREAM_WINDOW, STREAMS
 from fairlead.cluster.front.transport import (
     MAX_MESSAGE_BYTES,
     AgentServer,
@@ -307,6 +309,104 @@ def test_a_call_without_metadata_is_refused() -> None:
             assert message == "no valid token came with the call"
             code, _ = await raw(channel, "Shutdown", b"")
             assert code is grpc.StatusCode.UNIMPLEMENTED
+
+    with_server(scene)
+
+
+def begun(channel: grpc.aio.Channel, name: str, token: str | None) -> Any:
+    """A call of which the headers are sent, and nothing of its message."""
+    metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+    return channel.stream_unary(f"/{SERVICE}/{name}", None, None)(None, metadata=metadata)
+
+
+@pytest.mark.parametrize("name", ["Register", "Report", "Log", "Metrics", "Watch"])
+def test_a_stranger_is_refused_before_anything_of_the_message_is_received(name: str) -> None:
+    """Messages that never became whole filled the memory."""
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            for token, code in (
+                (None, grpc.StatusCode.UNAUTHENTICATED),
+                ("wrong", grpc.StatusCode.UNAUTHENTICATED),
+                ("user-token", grpc.StatusCode.PERMISSION_DENIED),
+            ):
+                assert await begun(channel, name, token).code() is code
+
+    with_server(scene)
+
+
+def test_few_messages_of_a_caller_are_received_at_once_and_others_are_not_held_up() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        intake = server._intake
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            calls = [begun(channel, "Report", "token-of-n") for _ in range(OF_ONE_CALLER + 2)]
+            for call in calls:
+                await call.wait_for_connection()
+            while intake.calls < len(calls):
+                await asyncio.sleep(0.01)
+            assert intake.receiving == OF_ONE_CALLER
+            async with AgentClient(server.address, "token-of-m", timeout_s=WAIT_S) as other:
+                assert (await other.report(report("m"))).seq == 1
+            for call in calls:
+                await call.write(msgspec.msgpack.encode(report()))
+                assert msgspec.msgpack.decode(await call, type=Orders).seq == 1
+        assert (intake.calls, intake.receiving) == (0, 0)
+
+    with_server(scene)
+
+
+def test_a_message_that_does_not_become_whole_is_not_awaited_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_intake, "RECEIVE_TIMEOUT_S", 0.1)
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            call = begun(channel, "Report", "token-of-n")
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "did not become whole" in await call.details()
+        assert server._intake.calls == 0
+        assert (await client.report(report())).seq == 1
+
+    with_server(scene)
+
+
+def test_the_end_of_the_server_while_a_message_is_received_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            call = begun(channel, "Report", "token-of-n")
+            while server._intake.receiving < 1:
+                await asyncio.sleep(0.01)
+            await server.stop(0.0)
+            assert await call.code() is grpc.StatusCode.UNAVAILABLE
+        while server._intake.calls:
+            await asyncio.sleep(0.01)
+
+    with_server(scene)
+    assert not caplog.records
+
+
+def test_a_connection_has_few_streams_with_small_windows() -> None:
+    """What comes of messages before they are asked for is kept: so much of each stream."""
+
+    def settings(port: int) -> dict[int, int]:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as stranger:
+            stranger.sendall(
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+            )
+            received = stranger.makefile("rb")
+            head = received.read(9)
+            assert head[3] == 4  # SETTINGS
+            body = received.read(int.from_bytes(head[:3], "big"))
+        pairs = struct.iter_unpack(">HI", body)
+        return dict(pairs)
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        told = await asyncio.to_thread(settings, server.port)
+        assert told[3] == STREAMS  # MAX_CONCURRENT_STREAMS
+        assert told.get(4, (1 << 16) - 1) == STREAM_WINDOW  # INITIAL_WINDOW_SIZE
 
     with_server(scene)
 

@@ -10,7 +10,7 @@ from fairlead.cluster.protocol.messages import (
     NodeReport,
     Register,
 )
-from fairlead.cluster.protocol.plausible import CLOCK_SLACK_S, within
+from fairlead.cluster.protocol.plausible import CLOCK_SLACK_S, described, within
 from fairlead.cluster.server.attempt_statuses import measured_rate
 
 
@@ -45,7 +45,11 @@ def test_a_node_that_registers_brings_no_controls_along() -> None:
         devices=1, machine=evil, runs_as=evil,
     )  # fmt: skip
     told = decode(msgspec.msgpack.Decoder(Register), msgspec.msgpack.encode(message))
-    assert told.host == told.runs_as == told.version == told.machine == " ]0;own  [2J FAKE LINE"
+    assert told.version == told.machine == " ]0;own  [2J FAKE LINE"
+    # A table that is as narrow as its terminal would put what follows a space on a line of its own
+    assert told.host == told.runs_as == "?]0;own??[2J?FAKE?LINE"
+    assert described("runs_as", "jobs run as a\nb c") == "jobs run as a?b?c"
+    assert described("runs_as", "isolated") == "isolated"
 
 
 def test_a_node_that_registers_is_described_in_a_line_that_fits_a_screen() -> None:
@@ -55,7 +59,7 @@ def test_a_node_that_registers_is_described_in_a_line_that_fits_a_screen() -> No
     )  # fmt: skip
     told = decode(msgspec.msgpack.Decoder(Register), msgspec.msgpack.encode(message))
     assert told.host == "h" * 252 + "..."
-    assert told.runs_as == " " + "y" * 60 + "..."
+    assert told.runs_as == "?" + "y" * 60 + "..."
     assert told.machine == message.machine
     assert len(told.version) == 64
 
@@ -92,9 +96,26 @@ def test_no_time_is_longer_than_there_was() -> None:
     held = AttemptStatus(
         job=1, attempt=1, state="running", start_s=1e12, ran_s=90.0, stop_s=-1.0, wait_s=5.0
     )
-    assert within(held, 100.0) == msgspec.structs.replace(held, start_s=100.0 + CLOCK_SLACK_S)
+    assert within(held, 100.0, 10.0) == msgspec.structs.replace(held, start_s=100.0 + CLOCK_SLACK_S)
     honest = msgspec.structs.replace(held, start_s=9.0)
-    assert within(honest, 100.0) is honest
+    assert within(honest, 100.0, 10.0) is honest
+
+
+def test_no_step_is_beyond_the_last_one() -> None:
+    most = 1 << 53
+    held = AttemptStatus(
+        job=1,
+        attempt=3,
+        state="running",
+        step=most,
+        loaded_step=5,
+        saved_step=most,
+        lost_steps=most,
+    )
+    cut = within(held, 0.0, 10.0)
+    assert (cut.step, cut.loaded_step, cut.saved_step, cut.lost_steps) == (10, 5, 10, 30)
+    adapted = within(msgspec.structs.replace(held, batch=8, total_steps=20), 0.0, 10.0)
+    assert (adapted.step, adapted.saved_step, adapted.lost_steps) == (20, 20, 60)
 
 
 def test_a_rate_that_cannot_be_is_none() -> None:

@@ -15,10 +15,10 @@ from fairlead.errors import ConfigError
 
 
 def enrol(cluster: EngineNodes, name: str, incarnation: str = "one.1", **more: Any) -> Welcome:
+    given: dict[str, Any] = {"accelerator": "v100", "devices": 1} | more
     message = Register(
-        protocol=PROTOCOL, version="0", node=name, incarnation=incarnation, host="h",
-        accelerator="v100", devices=1, **more,
-    )  # fmt: skip
+        protocol=PROTOCOL, version="0", node=name, incarnation=incarnation, host="h", **given
+    )
     return cluster.service.register(message, token="enrolment").result(WAIT_S)
 
 

@@ -67,7 +67,7 @@ def test_what_an_earlier_version_kept_of_nodes_and_attempts_is_shown_without_con
         transaction.put_node(row)
     with engine_nodes(tmp_path) as cluster:
         (view,) = cluster.service.nodes(ADMIN)
-        assert view.host == view.runs_as == " ]0;own a FAKE"
+        assert view.host == view.runs_as == "?]0;own?a?FAKE"
     attempt = AttemptRow(
         job=1, attempt=1, node="n", accelerator="v100", devices=(0,), began_s=0.0, traceback=evil
     )

@@ -8,9 +8,12 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, compared,
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Assignment, Failure
 
 AWAY = "checkpoint directory '/c/1': is gone, with 40 steps (put it back)"
+
+OTHERS = JobSpec(command=("x",), total_steps=1000, rates={"v100": 1.0})
 
 
 def ordered(cluster: EngineNodes, node: PlayedNode, job: int) -> Assignment:
@@ -194,8 +197,16 @@ def test_there_must_be_a_loss_to_accept(
     ("loaded", "origin"),
     [
         (
+            {"loaded_step": 7, "from_job": 0, "from_attempt": 2},
+            "began at step 7 from a checkpoint that job 0 (attempt 2) saved",
+        ),
+        (  # of another tenant
+            {"loaded_step": 7, "from_job": 1, "from_attempt": 2},
+            "began at step 7 from a checkpoint that was there before the job",
+        ),
+        (  # of which nothing is known
             {"loaded_step": 7, "from_job": 900, "from_attempt": 2},
-            "began at step 7 from a checkpoint that job 900 (attempt 2) saved",
+            "began at step 7 from a checkpoint that was there before the job",
         ),
         ({"loaded_step": 7}, "began at step 7 from a checkpoint that was there before the job"),
         ({"loaded_step": 0}, ""),
@@ -207,6 +218,8 @@ def test_what_a_first_start_found_in_its_directory_is_told(
     with engine_nodes(tmp_path) as cluster:
         node = cluster.node("one")
         node.register()
+        for other in (cluster.submit(), *cluster.service.submit(ADMIN, [OTHERS], "other")):
+            cluster.service.cancel(ADMIN, other)
         job = cluster.submit(checkpoint_dir="/c/mine")
         order = ordered(cluster, node, job)
         node.run(job, order.attempt, step=8, **loaded)
@@ -214,6 +227,27 @@ def test_what_a_first_start_found_in_its_directory_is_told(
         cluster.until(trains, "its first step")
         assert cluster.job(job).origin == origin
         assert cluster.job(job).reason == origin
+
+
+def test_a_node_that_lies_leaves_no_steps_that_its_job_does_not_have(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        order = ordered(cluster, node, job)
+        most = 1 << 53
+        lie: dict[str, int] = {
+            "loaded_step": 7,
+            "step": most,
+            "saved_step": most,
+            "lost_steps": most,
+        }
+        node.run(job, order.attempt, batch=1, total_steps=most, **lie)
+        cluster.until(lambda: cluster.job(job).total_steps == most, "its first lie")
+        node.run(job, order.attempt, batch=2, total_steps=1, **lie)
+        cluster.until(lambda: cluster.job(job).total_steps == 1, "its second one")
+        assert cluster.job(job).steps <= 1
+        assert cluster.job(job).saved_step <= 1
 
 
 def test_a_start_that_could_not_load_all_that_was_kept_says_so(tmp_path: Path) -> None:

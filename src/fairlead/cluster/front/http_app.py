@@ -34,9 +34,11 @@ from fairlead.cluster.front.compute_turns import ComputedRoute
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.metrics import FrontCounters, cluster_registry
 from fairlead.cluster.front.question_limit import QuestionLimit
-from fairlead.cluster.front.request_limit import RequestLimit
+from fairlead.cluster.front.request_limit import OF_ALL, RequestLimit
 
-THREADS = 64  # that wait for the facade at once; further requests queue
+# Threads that answer requests, most of which wait for a turn to compute, or for the driver. One for each that
+# is answered at once: a user who has many answered has all of fewer threads, and others wait for these.
+THREADS = OF_ALL.at_once
 
 
 def create_app(

@@ -25,6 +25,7 @@ from fairlead.cluster.front.messages import (
     Call,
     CallAnswer,
 )
+from fairlead.cluster.front.own_turns import OwnTurns
 from fairlead.cluster.front.rate_limiter import RateLimiter
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.time_share import TimeShare
@@ -174,6 +175,7 @@ class RemoteFacade:
         )
         self._committed = CommittedState(directory, table, self._now_s)
         self._rate_limiter = RateLimiter()
+        self._own_turns = OwnTurns()  # for questions, wherever they are answered
         self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs
         self.job_metrics = MetricService(directory, logs)
@@ -203,17 +205,17 @@ class RemoteFacade:
 
     def searches(self, caller: Caller) -> list[SearchView]:
         """The searches, as the last commit has them."""
-        with self._local.turn():
+        with self._own_turns.turn(), self._local.turn():
             return self._committed.searches(caller)
 
     def search(self, caller: Caller, search: int) -> SearchView:
         """One of them, with its trials."""
-        with self._local.turn():
+        with self._own_turns.turn(), self._local.turn():
             return self._committed.search(caller, search)
 
     def search_curves(self, caller: Caller, search: int) -> dict[int, MetricCurve]:
         """The curves of its trials."""
-        with self._local.turn():
+        with self._own_turns.turn(), self._local.turn():
             return self._committed.search_curves(caller, search)
 
     # --- what is shown without asking the driver ---------------------------------------------------
@@ -281,16 +283,17 @@ class RemoteFacade:
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story; without a forecast where the driver does not answer."""
-        self._yield_now()
-        if not self.shown.is_stale:
-            with contextlib.suppress(StoreError):
-                explanation: Explanation = self._ask_promptly("explain", caller, job)
-                return explanation
-        with self._local.turn():
-            status = self.shown.status(caller)
-            return self._committed.explain(
-                caller, job, self.shown.age_s, "" if status is None else status.unwritable
-            )
+        with self._own_turns.turn():
+            self._yield_now()
+            if not self.shown.is_stale:
+                with contextlib.suppress(StoreError):
+                    explanation: Explanation = self._ask_promptly("explain", caller, job)
+                    return explanation
+            with self._local.turn():
+                status = self.shown.status(caller)
+                return self._committed.explain(
+                    caller, job, self.shown.age_s, "" if status is None else status.unwritable
+                )
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """Return the comparison for a question. Raises StoreError at once where the driver does not answer,
@@ -316,12 +319,13 @@ class RemoteFacade:
 
     def _best(self, method: str, *given: Any, **named: Any) -> Any:
         """Return the driver's answer, or that of the last commit if the driver does not answer soon."""
-        self._yield_now()
-        if not self.shown.is_stale:
-            with contextlib.suppress(StoreError):
-                return self._ask_promptly(method, *given, **named)
-        with self._local.turn():
-            return _aged(getattr(self._committed, method)(*given, **named), self.shown.age_s)
+        with self._own_turns.turn():
+            self._yield_now()
+            if not self.shown.is_stale:
+                with contextlib.suppress(StoreError):
+                    return self._ask_promptly(method, *given, **named)
+            with self._local.turn():
+                return _aged(getattr(self._committed, method)(*given, **named), self.shown.age_s)
 
     def _ask_promptly(self, method: str, *given: Any, **named: Any) -> Any:
         """Return the driver's answer. Raises StoreError if it does not answer promptly and may be stuck, or

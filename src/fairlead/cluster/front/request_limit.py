@@ -14,12 +14,14 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.cluster.front.api.errors import problem
+from fairlead.cluster.front.compute_turns import caller
 from fairlead.cluster.front.web.session import token_of
 
 BURST_S = 1.0  # whoever has asked for nothing for so long may ask for as much at once
 MAX_WAITING = 128  # requests of one caller that wait; more are refused
 REFUSAL_DELAY_S = 1.0  # so that refusals do not cost what answers may not
 CALLERS = 10_000  # remembered
+_ADDRESS = "address"
 MAX_PARAMETERS = 100  # of one address
 
 
@@ -75,7 +77,9 @@ class RequestLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        line = self._line_of(scope)
+        whose = self._caller_of(scope)
+        line = self._line_of(whose)
+        caller.set(whose)
         if line.waiting >= MAX_WAITING:
             await asyncio.sleep(REFUSAL_DELAY_S)
             refusal = problem(
@@ -105,17 +109,21 @@ class RequestLimit:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
-    def _line_of(self, scope: Scope) -> RequestLine:
+    def _caller_of(self, scope: Scope) -> str:
+        """Return who asks: a user, or an address without a good token."""
         connection = HTTPConnection(scope)
         kind, _, given = connection.headers.get("authorization", "").partition(" ")
         token = given.strip() if kind.lower() == "bearer" else token_of(connection)
         user = self._user_of(token) if token else None
         host = connection.client.host if connection.client else ""
-        key = f"address {host}" if user is None else f"user {user}"
-        line = self._lines.get(key)
+        return f"{_ADDRESS} {host}" if user is None else f"user {user}"
+
+    def _line_of(self, whose: str) -> RequestLine:
+        line = self._lines.get(whose)
         if line is None:
-            line = self._lines[key] = RequestLine(OF_A_STRANGER if user is None else OF_ONE)
-        self._lines.move_to_end(key)
+            stranger = whose.startswith(_ADDRESS)
+            line = self._lines[whose] = RequestLine(OF_A_STRANGER if stranger else OF_ONE)
+        self._lines.move_to_end(whose)
         if len(self._lines) > CALLERS:
             self._lines.popitem(last=False)
         return line

@@ -24,6 +24,7 @@ class TimedH11Protocol(H11Protocol):
 
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _put_off = False  # something has come while an answer was not read
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
@@ -41,9 +42,20 @@ class TimedH11Protocol(H11Protocol):
         super().on_response_complete()
         self._set_timer()
 
+    def handle_events(self) -> None:
+        """Begin to answer what has come; no further request before enough of the last answer has been read,
+        or answers would be computed for somebody who does not read."""
+        self._put_off = self.flow.write_paused
+        if self._put_off:
+            self.flow.pause_reading()
+            self._unset_keepalive_if_required()
+        else:
+            super().handle_events()
+
     def pause_writing(self) -> None:
         """Begin to wait for the other end to read."""
         super().pause_writing()
+        self._cancel()
         if self._unread is None:
             self._unread = self.loop.call_later(READ_TIMEOUT_S, self.transport.abort)
 
@@ -51,6 +63,10 @@ class TimedH11Protocol(H11Protocol):
         """It has read."""
         self._stop_waiting_for_reader()
         super().resume_writing()
+        if self._put_off and not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.handle_events()
+        self._set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
@@ -59,7 +75,8 @@ class TimedH11Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def _set_timer(self) -> None:
-        if self.conn.their_state not in _UNFINISHED or self.transport.is_closing():
+        unread = self.flow.write_paused  # which has a time of its own
+        if unread or self.conn.their_state not in _UNFINISHED or self.transport.is_closing():
             self._cancel()
         elif self._timer is None:
             self._timer = self.loop.call_later(REQUEST_TIMEOUT_S, self.transport.abort)

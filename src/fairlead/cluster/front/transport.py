@@ -16,6 +16,7 @@ import msgspec
 
 from fairlead.cluster.front.audit import AgentCall, AuditAgent
 from fairlead.cluster.front.facade import InvalidTokenError, TooManyError
+from fairlead.cluster.front.message_intake import STREAM_WINDOW, STREAMS, MessageIntake
 from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.front.request_timeout import HANDSHAKE_TIMEOUT_S
 from fairlead.cluster.protocol.access import Caller, TokenKind
@@ -115,6 +116,7 @@ class AgentServer:
         self.tls = tls
         self.largest = largest
         self._audit = audit
+        self._intake = MessageIntake()
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -152,8 +154,10 @@ class AgentServer:
         await self.stop(0.0)
 
     def _handlers(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
+        """Each takes a stream, of which it reads one message: else gRPC would have received that before the
+        token is looked at. Who calls does not notice."""
         handler = self.handler
-        unary = grpc.unary_unary_rpc_method_handler
+        unary = grpc.stream_unary_rpc_method_handler
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
@@ -161,7 +165,7 @@ class AgentServer:
                 "Report": unary(self._unary(NodeReport, self._of_node(handler.report))),
                 "Log": unary(self._unary(LogChunk, self._of_node(handler.log))),
                 "Metrics": unary(self._unary(MetricChunk, self._of_node(handler.metrics))),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
+                "Watch": grpc.stream_stream_rpc_method_handler(self._watch),
             },
         )
 
@@ -169,11 +173,11 @@ class AgentServer:
         """The handler of a call with one answer."""
         decoder = msgspec.msgpack.Decoder(kind)
 
-        async def call(data: bytes, context: _Context) -> bytes:
+        async def call(_messages: object, context: _Context) -> bytes:
             caller = message = None
             try:
                 caller = self._admit(context)
-                message = decode(decoder, data)
+                message = decode(decoder, await self._receive(context, caller))
                 encoded = msgspec.msgpack.encode(await handle(message, caller))
                 if _enrols(message, caller):
                     await self._note(context, caller, message)
@@ -199,12 +203,26 @@ class AgentServer:
 
         return checked
 
-    async def _watch(self, data: bytes, context: _Context) -> AsyncIterator[bytes]:
+    async def _receive(self, context: _Context, caller: Caller) -> bytes:
+        """Return the message of a call."""
+        # Nodes that are not enrolled share a token, and a slow one of them must not hold up the others
+        host = "" if caller.token_kind == "own" else context.peer().rpartition(":")[0]
+        try:
+            async with self._intake.slot(f"{caller.user} {host}"):
+                data = await context.read()
+        except TimeoutError:
+            raise InputError("the message did not become whole in time") from None
+        except grpc.aio.BaseError:
+            raise TooManyError("the server ends") from None
+        return data if isinstance(data, bytes) else b""  # EOF
+
+    async def _watch(self, _messages: object, context: _Context) -> AsyncIterator[bytes]:
         decoder = msgspec.msgpack.Decoder(WatchRequest)
         caller: Caller | None = None
         message: Any = WatchRequest
         try:
-            caller, message = self._admit(context), decode(decoder, data)
+            caller = self._admit(context)
+            message = decode(decoder, await self._receive(context, caller))
             self._check_enrolled(message.node, caller)
             async with aclosing(self.handler.watch(message)) as stream:
                 async for orders in stream:
@@ -384,6 +402,13 @@ def _check_version(version: int) -> None:
 def _server_options(largest: int) -> list[tuple[str, Any]]:
     return [
         ("grpc.max_receive_message_length", largest),
+        ("grpc.max_concurrent_streams", STREAMS),
+        ("grpc.http.overload_protection", 0),  # it refuses calls of those who keep to that, too
+        ("grpc.http2.lookahead_bytes", STREAM_WINDOW),
+        (
+            "grpc.http2.bdp_probe",
+            0,
+        ),  # or the windows of streams that nobody reads grow to megabytes
         ("grpc.so_reuseport", 0),  # or a second server would share the port without a word
         ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_TIMEOUT_S * 1000)),
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fairlead.cluster.protocol.api_models import AGENTS_USER
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure, NodeReport, Register
 
 MAX_RATE = 1e6  # steps/s: no training step takes less than a microsecond
@@ -41,6 +42,7 @@ _TIMES = (
     "stop_s",
     "ended_age_s",
 )
+_STEPS = ("step", "loaded_step", "saved_step")  # none is beyond the last one
 _Message = TypeVar("_Message")
 
 
@@ -58,11 +60,18 @@ def sanitise(message: _Message) -> _Message:
     return msgspec.structs.replace(message, **changes)
 
 
-def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
-    """Return the status with every time cut to what is possible for an attempt ordered that many seconds
-    ago."""
-    most = max(since_s, 0.0) + CLOCK_SLACK_S
-    implausible = {name: most for name in _TIMES if getattr(status, name) > most}
+def within(status: AttemptStatus, since_s: float, total_steps: float) -> AttemptStatus:
+    """Return the status with every time cut to what is possible for an attempt ordered that many seconds ago,
+    and every number of steps to what is possible for a job of so many, or of as many as the job itself has
+    changed them to."""
+    most_s = max(since_s, 0.0) + CLOCK_SLACK_S
+    most = status.total_steps if status.batch else int(total_steps)
+    implausible: dict[str, float] = {
+        name: most_s for name in _TIMES if getattr(status, name) > most_s
+    }
+    implausible |= {name: most for name in _STEPS if getattr(status, name) > most}
+    if status.lost_steps > most * status.attempt:
+        implausible["lost_steps"] = most * status.attempt
     return msgspec.structs.replace(status, **implausible) if implausible else status
 
 
@@ -75,9 +84,18 @@ def one_line(text: str) -> str:
 
 def described(name: str, text: str) -> str:
     """Return what an agent says of its node, in the field of a registration of this name, as it can be shown:
-    one line, as long as it may be."""
+    one line, as long as it may be; names without spaces, at which a narrow table would break them."""
     most, line = _REGISTERED[name], one_line(text)
+    if name == "host":
+        line = _one_word(line)
+    elif name == "runs_as":
+        words = AGENTS_USER if line.startswith(AGENTS_USER) else ""
+        line = words + _one_word(line.removeprefix(words))
     return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def _one_word(line: str) -> str:
+    return "?".join(line.split(" "))
 
 
 def several_lines(text: str) -> str:

@@ -1,7 +1,7 @@
 """One sentence about a message that does not fit its struct."""
 
 import re
-from typing import Any
+from functools import cache
 
 import msgspec
 
@@ -10,6 +10,8 @@ import msgspec
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _MAX_SHOWN = 60  # characters of a value that are shown
+_MAX_LIST = 1 << 16  # bytes of a list of which an entry is looked for
+_Scalar = bool | int | float | str | None
 _AT = re.compile(r" - at `\$(.*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
@@ -26,14 +28,24 @@ def describe_decode_error(name: str, data: bytes, problem: Exception) -> str:
 
 
 def _value(data: bytes, path: str) -> str:
-    """The value at a path as msgspec writes it, for the end of the sentence; "" if it cannot be told."""
+    """The value at a path as msgspec writes it, for the end of the sentence; "" if it cannot be told, or is
+    none of one part. The rest of the message is passed over, not made: it may be nested without end."""
+    value = msgspec.Raw(data)
     try:
-        value: Any = msgspec.msgpack.decode(data)
         for key, index in _STEP.findall(path):
-            value = value[key] if key else value[int(index)]
-    except (*UNREADABLE, KeyError, IndexError, TypeError, ValueError):
+            if key:
+                value = getattr(msgspec.msgpack.decode(value, type=_only(key)), key)
+            elif len(value) <= _MAX_LIST:
+                value = msgspec.msgpack.decode(value, type=list[msgspec.Raw])[int(index)]
+            else:
+                return ""
+        shown = repr(msgspec.msgpack.decode(value, type=_Scalar))
+    except (*UNREADABLE, IndexError, ValueError):
         return ""  # "[...]": somewhere in a list
-    if isinstance(value, dict | list | tuple):
-        return ""
-    shown = repr(value)
     return f" (it is {shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 3] + '...'})"
+
+
+@cache  # the names are those of fields
+def _only(key: str) -> type[msgspec.Struct]:
+    """A message of which nothing but one field is looked at."""
+    return msgspec.defstruct("Only", [(key, msgspec.Raw)])

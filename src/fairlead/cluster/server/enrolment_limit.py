@@ -1,16 +1,18 @@
-"""The limit on new names that the enrolling token makes known.
+"""The limits on new names, and on types, that the enrolling token makes known.
 
 It lets the nodes of a large cluster come up at once. Whoever has stolen the token can add that many, too, but
 not fill the state, the lists and the memory of a server without an end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil
 
 from fairlead.cluster.front.facade import TooManyError
+from fairlead.errors import ConfigError
 
 AT_ONCE = 5000  # new names, after a pause
 PER_MINUTE = 60  # in the long run
+MAX_TYPES = 64  # accelerator types of a cluster: each has a place on every page, and a column in every solve
 _MINUTE_S = 60.0
 
 
@@ -34,3 +36,18 @@ class EnrolmentLimit:
                 wait_s,
             )
         self._spent += 1
+
+
+def check_type(node: str, accelerator: str, known: Iterable[str]) -> None:
+    """Raises ConfigError where a node brings one more type than a cluster may have. known: those of the
+    others, each as often as it comes."""
+    types: set[str] = set()
+    for one in known:  # the first one, where all are alike
+        if one == accelerator:
+            return
+        types.add(one)
+    if len(types) >= MAX_TYPES:
+        raise ConfigError(
+            f"node {node!r}: accelerator {accelerator!r} would be one more than the {MAX_TYPES} types that a "
+            "cluster may have; remove nodes of others"
+        )

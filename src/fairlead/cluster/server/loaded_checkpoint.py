@@ -7,9 +7,10 @@ from fairlead.cluster.store.rows import JobRow
 RESUMED = "resumed"  # how the description of an attempt begins whose ranks were parked
 
 
-def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
+def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus, saved_by: int) -> str:
     """Return what a managed attempt that has just loaded began from, as a sentence without its subject; "" if
-    that is the newest checkpoint. Call it before the job's row is updated."""
+    that is the newest checkpoint. Call it before the job's row is updated. saved_by: the job that had saved
+    that; -1 = none, or not known."""
     row, step, kept = attempt.row, status.loaded_step, attempt.row.saved_step
     if step < kept:
         began = "began anew" if step == 0 else f"began at step {step}"
@@ -17,10 +18,10 @@ def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
         if who:
             return f"{began}, the loss of {kept - step} steps that were kept was accepted by {who}"
         return f"{began}, of {kept} steps that were kept no more could be loaded"
-    if step > 0 and status.from_job not in (-1, row.id):
-        which = f"job {status.from_job} (attempt {status.from_attempt})"
+    if step > 0 and saved_by not in (-1, row.id):
+        which = f"job {saved_by} (attempt {status.from_attempt})"
         return f"began at step {step} from a checkpoint that {which} saved"
-    if step > 0 and status.from_job == -1 and kept == 0:
+    if step > 0 and saved_by == -1 and kept == 0:
         return f"began at step {step} from a checkpoint that was there before the job"
     if attempt.resumes:
         return f"{RESUMED} at step {step}, where attempt {attempt.resumes} was parked"

@@ -8,7 +8,7 @@ from fairlead.cluster.protocol.messages import Orders, Register, Welcome
 from fairlead.cluster.server.after_restore import skip_held_job_ids
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.enrolment_limit import EnrolmentLimit
+from fairlead.cluster.server.enrolment_limit import EnrolmentLimit, check_type
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_condition import condition
@@ -55,6 +55,10 @@ class Membership:
             return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
         if token == "outdated":
             raise InvalidTokenError("no valid token came with the call")
+        before = fleet.nodes.get(name)
+        if before is None or before.accelerator != message.accelerator:
+            others = (node.accelerator for node in fleet.nodes.values() if node is not before)
+            check_type(name, message.accelerator, others)
         if name not in fleet.nodes and token == "enrolment":
             self._limit.spend(name)
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)

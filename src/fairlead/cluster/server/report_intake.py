@@ -19,7 +19,7 @@ from fairlead.cluster.server.loaded_checkpoint import (
 from fairlead.cluster.server.save_failures import note_report
 from fairlead.cluster.server.standbys import Standbys
 from fairlead.cluster.server.step_accounting import StepAccounting
-from fairlead.cluster.store.rows import ON_DEVICES
+from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 
 ANOTHER_ORDER = "its node holds another start under that number, which this server never ordered"
 # Of which nobody may have heard how far the job was, and what it had kept
@@ -122,7 +122,8 @@ class ReportIntake:
         self._ends.orphan(node, replaced, ANOTHER_ORDER)
 
     def _apply_status(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
-        status = within(status, self._state.now_s() - attempt.record.began_s)
+        row = attempt.row
+        status = within(status, self._state.now_s() - attempt.record.began_s, row.total_steps)
         before = attempt.statuses.get(node)
         if attempt.is_recovered and before is None and status.state == "starting":
             attempt.record.ordered_s = self._state.now_s()  # nothing ran while there was no server
@@ -211,6 +212,7 @@ class ReportIntake:
             self._state.registry.dirty_jobs.add(row.id)
         if status.batch and status.batch != row.batch:
             row.batch, row.total_steps = status.batch, float(status.total_steps)
+            row.saved_step = min(row.saved_step, status.total_steps)
             self._steps.adapted(row.id)
             self._state.registry.dirty_jobs.add(row.id)
 
@@ -252,7 +254,8 @@ class ReportIntake:
         more = max(row.reached_step - step, status.lost_steps - row.lost_steps)
         if more > 0:
             self._steps.count_lost_steps(attempt, more)
-        attempt.record.origin = row.origin = describe_loaded_checkpoint(attempt, status)
+        saved_by = self._checkpoint_owner(row, status)
+        attempt.record.origin = row.origin = describe_loaded_checkpoint(attempt, status, saved_by)
         if attempt.record.loss_accepted:
             row.save_failure = None  # of what is accepted as lost
         row.loss_accepted = (
@@ -262,6 +265,15 @@ class ReportIntake:
         self._steps.correct(row, step)
         if row.state in ON_DEVICES and not attempt.stopping:
             row.state = state_on_devices(row, [attempt])
+
+    def _checkpoint_owner(self, row: JobRow, status: AttemptStatus) -> int:
+        """Return the job that had saved what an attempt has loaded, as its node says; -1 = none is known that
+        its tenant has: the name of a directory may be that of an ended job of another one."""
+        if status.from_job in (-1, row.id):
+            return status.from_job
+        other = self._state.registry.jobs.get(status.from_job)
+        other = other or self._state.store.job(status.from_job)
+        return -1 if other is None or other.tenant != row.tenant else other.id
 
     def begin_unmanaged(self, attempt: Attempt) -> None:
         """Rank 0 of an unmanaged job runs: nothing that kept the job from it holds any more. Where its owner

@@ -1,5 +1,6 @@
 """The pictures of the pages: views in, one ``<svg>`` out."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -151,6 +152,9 @@ def _part(tenant: TenantView) -> str:
     return percent(tenant.lost_device_s / tenant.device_s) if tenant.device_s > 0 else "0.0 %"
 
 
+SQUARES = 64  # of one node
+
+
 def occupancy(nodes: Sequence[NodeView], width: int = 1280) -> Html:
     """All devices of a large cluster as small squares, node by node, type by type."""
     parts: list[str] = []
@@ -164,19 +168,30 @@ def occupancy(nodes: Sequence[NodeView], width: int = 1280) -> Html:
 
 def _grid(parts: list[str], nodes: Sequence[NodeView], top: float, width: int) -> float:
     """Draws the nodes of one type; returns where the next may begin, px."""
-    each = max(node.devices for node in nodes) * 6 + 6
+    drawn = list(map(_squares, nodes))
+    each = max(map(len, drawn)) * 6 + 6
     across = max(int((width + 6) // each), 1)
     for i, node in enumerate(nodes):
         left, above = (i % across) * each, top + (i // across) * 10
         squares: dict[str, list[str]] = {}
-        for device in range(node.devices):
-            square = f"M{left + 6 * device} {above:g}h5v7h-5z"
-            squares.setdefault(_use(node, device), []).append(square)
+        for place, use in enumerate(drawn[i]):
+            squares.setdefault(use, []).append(f"M{left + 6 * place} {above:g}h5v7h-5z")
         allocated = sum(map(bool, node.jobs))
         label = clean(f"{node.name} ({node.state}): {allocated} of {node.devices} devices held")
         paths = "".join(f'<path class="{use}" d="{"".join(d)}"/>' for use, d in squares.items())
         parts.append(f"<g><title>{label}</title>{paths}</g>")
     return top + -(-len(nodes) // across) * 10
+
+
+def _squares(node: NodeView) -> list[str]:
+    """The use of each device of a node; of very many devices as many squares, in their proportion."""
+    uses = [_use(node, device) for device in range(node.devices)]
+    if len(uses) <= SQUARES:
+        return uses
+    parts = Counter(uses)
+    less = [use for use, of in parts.items() for _ in range(max(of * SQUARES // len(uses), 1))]
+    most, _ = parts.most_common(1)[0]
+    return less + [most] * (SQUARES - len(less))
 
 
 def _use(node: NodeView, device: int) -> str:

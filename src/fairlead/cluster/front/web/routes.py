@@ -151,30 +151,34 @@ class PageRoutes:
         return _whole(login_page(request.query_params.get("next", "")), None)
 
     async def login(self, request: Request) -> Response:
-        """Check a token. Wrong ones cost time, many of them a minute."""
+        """Check a token. Wrong ones cost time; after many of them in a minute only the right one is good for
+        anything, for others may share the address of who guesses."""
         if not session.same_origin(request):
             return _foreign()
-        address = request.client.host if request.client else ""
-        wait_s = self._throttle.wait_s(address)
         try:
             form = await _form(request, "", LARGEST_LOGIN)
         except InputError as refused:
             return _whole(_refusal(refused), None)
         target = safe_target(form.get("next", ""))
+        token = form.get("token", "").strip()
+        caller = await self._known(token)
+        if caller is None:
+            return await self._wrong_token(request, target)
+        moved = RedirectResponse(target, SEE_OTHER)
+        session.log_in(request, moved, token)
+        return _headed(moved)
+
+    async def _wrong_token(self, request: Request, target: str) -> Response:
+        address = request.client.host if request.client else ""
+        wait_s = self._throttle.wait_s(address)
         if wait_s > 0:
             words = f"Too many wrong tokens: wait {ceil(wait_s)} s."
             response = _whole(login_page(target, words, 429), None)
             response.headers["retry-after"] = f"{ceil(wait_s)}"
             return response
-        token = form.get("token", "").strip()
-        caller = await self._known(token)
-        if caller is None:
-            self._throttle.failed(address)
-            await asyncio.sleep(WRONG_TOKEN_DELAY_S)
-            return _whole(login_page(target, "This token is not known.", 403), None)
-        moved = RedirectResponse(target, SEE_OTHER)
-        session.log_in(request, moved, token)
-        return _headed(moved)
+        self._throttle.failed(address)
+        await asyncio.sleep(WRONG_TOKEN_DELAY_S)
+        return _whole(login_page(target, "This token is not known.", 403), None)
 
     async def logout(self, request: Request) -> Response:
         """Forget the token."""

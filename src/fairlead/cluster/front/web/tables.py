@@ -246,7 +246,7 @@ def _job_row(job: JobView) -> list[TableCell]:
 
 _NODE_COLUMNS = (
     TableColumn("Node", "name"),
-    TableColumn("Type", "tight"),
+    TableColumn("Type", "name"),
     TableColumn("State", "tight"),
     TableColumn("Host", "name", less=True),
     TableColumn("Seen", "n", "seconds since its agent last reported", less=True),
@@ -307,9 +307,18 @@ def node_buttons(node: NodeView) -> Html:
     return button("/nodes/drain", "Drain", ask, node=node.name)
 
 
+MOST_DEVICES = 64  # of a node, up to which each is shown
+
+
 def cells(node: NodeView) -> Html:
-    """The devices of a node, each with the jobs that hold it."""
-    items = (_device(device, node) for device in range(node.devices))
+    """The devices of a node, each with the jobs that hold it; where they are very many, some that are
+    held."""
+    shown: Sequence[int] = range(node.devices)
+    if node.devices > MOST_DEVICES:
+        shown = [device for device, jobs in enumerate(node.jobs) if jobs][:MOST_DEVICES]
+    items = [_device(device, node) for device in shown]
+    if len(shown) < node.devices:
+        items.append(tag("li", f"{node.devices - len(shown):,} more"))
     label = f"devices of {node.name}"
     return tag(
         "ul", *items, class_="cells" if node.state == "up" else "cells off", aria_label=label
