@@ -4,16 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.cluster.cluster import running
 from tests.cluster.server_nodes import ADMIN, WAIT_S, EngineNodes, busy_driver, engine_nodes
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.directory_claims import DirectoryClaims, is_within, normal_path
-from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import InputError
 
 SPEC = JobSpec(command=("x",), total_steps=1000, rates={"v100": 1.0})
@@ -39,62 +35,6 @@ def test_a_directory_is_that_of_one_open_job(tmp_path: Path, path: str) -> None:
             f"job: checkpoint_dir: '{path}' of 'second' is that of job {job} ('first'), which has not "
             "ended: they would take each other's checkpoints; name another one"
         )
-
-
-def test_within_each_other_are_no_directories_of_two_tenants(tmp_path: Path) -> None:
-    with engine_nodes(tmp_path) as cluster:
-        (job,) = cluster.service.submit(ADMIN, [spec("/c/one/ck")])
-        cluster.service.submit(ADMIN, [spec("/c/two/ck"), spec("/c/two/ck/below"), spec("/c/two")])
-        for path, where in (
-            ("/c/one/ck/sub/sub", "is in that"),
-            ("/c/one", "is above that"),
-            ("/c", "is above that"),
-        ):
-            assert refused(cluster, spec(path), tenant="other") == (
-                f"job: checkpoint_dir: {path!r} {where} of a job of another tenant, which has not ended: "
-                "they would take each other's checkpoints; name another one"
-            )
-        cluster.service.submit(ADMIN, [spec("/c/one/ck2"), spec("/c/on"), spec("/d")], "other")
-        cluster.service.cancel(ADMIN, job)
-        cluster.until(lambda: cluster.job(job).state == "cancelled")
-        cluster.service.submit(ADMIN, [spec("/c/one"), spec("/c/one/ck")], "other")
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.text("xy/", max_size=6)), max_size=40))
-def test_claims_are_found_as_by_looking_at_all(tries: list[tuple[str, str]]) -> None:
-    ended: set[int] = set()
-    claims = DirectoryClaims(lambda row: row.id in ended)
-    held: list[JobRow] = []
-    for number, (tenant, path) in enumerate(tries):
-        asked = spec(f"/{path}")
-        row = JobRow(
-            id=number,
-            name="",
-            tenant=tenant,
-            user="u",
-            spec=asked,
-            submitted_s=0.0,
-            total_steps=1.0,
-        )
-        mine = normal_path(row.checkpoint_dir)
-        others = [(normal_path(one.checkpoint_dir), one) for one in held if one.id not in ended]
-        clashes = any(
-            theirs == mine
-            or (one.tenant != tenant and (is_within(mine, theirs) or is_within(theirs, mine)))
-            for theirs, one in others
-        )
-        try:
-            claims.check([asked], tenant, "", "/state/of/the/server")
-        except ConflictError:
-            assert clashes
-            ended.add(number // 2)
-            continue
-        assert not clashes
-        claims.add([row])
-        if number % 7 == 6:
-            claims.remove([row])
-        else:
-            held.append(row)
 
 
 def test_the_one_of_all_other_jobs_is_not_that_of_one(tmp_path: Path) -> None:

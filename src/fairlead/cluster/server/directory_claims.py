@@ -1,9 +1,7 @@
 """Which open job saves to which directory. Two of them in one would take each other's checkpoints: the second
-is refused when it is submitted. Jobs of one tenant may have directories within each other, those of two may
-not: one would write into, or remove, what is the other's."""
+is refused when it is submitted."""
 
 import os
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 
 from fairlead.cluster.front.facade import ConflictError
@@ -13,7 +11,6 @@ from fairlead.cluster.server.checkpoint_directories import DEFAULT
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import InputError
 
-_FEW = 32  # claims that are put into their places; more are sorted with the others
 _ENOUGH = 1000  # claims that are kept though jobs have ended
 _WHY = "they would take each other's checkpoints; name another one"
 
@@ -26,7 +23,6 @@ class DirectoryClaims:
         """has_ended: as people are told, which may be before its row says so."""
         self._has_ended = has_ended
         self._rows: dict[str, JobRow] = {}  # by path, in one way of writing it
-        self._keys: dict[str, list[str]] = {}  # of those paths, by tenant, sorted
         self._prune_at = _ENOUGH
         self._condemned: set[str] = set()  # directories that are being removed
 
@@ -75,77 +71,27 @@ class DirectoryClaims:
                 problem = f"{_in_batch(named[path], specs)} as well"
             elif row is not None and not self._has_ended(row):
                 problem = f"{_of_row(row, tenant)}, which has not ended"
-            is_that = "is that"
-            if not problem and (is_that := self._across(path, tenant)):
-                problem = "a job of another tenant, which has not ended"
             if problem:
                 whose = f" of {spec.name!r}" if spec.name else ""
-                what = f"{spec.checkpoint_dir!r}{whose} {is_that} of {problem}"
+                what = f"{spec.checkpoint_dir!r}{whose} is that of {problem}"
                 raise ConflictError(f"{where}: checkpoint_dir: {what}: {_WHY}")
             named[path] = position
 
-    def _across(self, path: str, tenant: str) -> str:
-        """Return how a directory stands to one that a job of another tenant has, in words; "" = there is no
-        such job above or below it."""
-        above = path
-        while above != "/":
-            above = os.path.dirname(above)
-            row = self._rows.get(above)
-            if row is not None and row.tenant != tenant and not self._has_ended(row):
-                return "is in that"
-        key = _key(path)
-        for other, keys in self._keys.items():
-            at = bisect_left(keys, key) if other != tenant else len(keys)
-            while at < len(keys) and keys[at].startswith(key):
-                if not self._has_ended(self._rows[keys[at].rstrip("/") or "/"]):
-                    return "is above that"
-                at += 1
-        return ""
-
     def add(self, rows: Iterable[JobRow]) -> None:
         """Claim the directories of these jobs."""
-        new = {
-            normal_path(row.checkpoint_dir): row for row in rows if row.checkpoint_dir and row.open
-        }
-        if len(self._rows) + len(new) > self._prune_at:
-            kept = {path: row for path, row in self._rows.items() if row.open}
-            self._rows, self._keys = {}, {}
-            self._claim(kept | new)
+        for row in rows:
+            if row.checkpoint_dir and row.open:
+                self._rows[normal_path(row.checkpoint_dir)] = row
+        if len(self._rows) > self._prune_at:
+            self._rows = {path: row for path, row in self._rows.items() if row.open}
             self._prune_at = 2 * len(self._rows) + _ENOUGH
-        else:
-            self._claim(new)
-
-    def _claim(self, new: dict[str, JobRow]) -> None:
-        many: dict[str, list[str]] = {}
-        for path, row in new.items():
-            if (before := self._rows.get(path)) is not None:
-                self._drop(path, before)
-            self._rows[path] = row
-            many.setdefault(row.tenant, []).append(_key(path))
-        for tenant, more in many.items():
-            keys = self._keys.setdefault(tenant, [])
-            if len(more) < _FEW:
-                for key in more:
-                    insort(keys, key)
-            else:
-                keys.extend(more)
-                keys.sort()
-
-    def _drop(self, path: str, row: JobRow) -> None:
-        keys = self._keys[row.tenant]
-        del self._rows[path], keys[bisect_left(keys, _key(path))]
 
     def remove(self, rows: Iterable[JobRow]) -> None:
         """Withdraw the claims of jobs that could not be written."""
         for row in rows:
             path = normal_path(row.checkpoint_dir)
             if self._rows.get(path) is row:
-                self._drop(path, row)
-
-
-def _key(path: str) -> str:
-    """Sort key of a path by which those in it follow it, and nothing else between."""
-    return f"{path.rstrip('/')}/"
+                del self._rows[path]
 
 
 def _of_row(row: JobRow, tenant: str) -> str:
