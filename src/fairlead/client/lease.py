@@ -14,6 +14,7 @@ from fairlead.client import crash, stacks
 from fairlead.client.arguments import folder, function, seconds
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.job_size import JobSize
+from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.client.parking import Parking, ParkingHooks
 from fairlead.client.poll_schedule import PollSchedule
 from fairlead.client.quick_exit import end_quickly
@@ -39,6 +40,7 @@ class LoopState:
     """The states of a training loop between two steps."""
 
     running: bool = False  # a step is under way
+    begun: bool = False  # a step was asked for
     no_more: bool = False  # complete() was called, or the data have ended
     at_end: bool = False
 
@@ -130,6 +132,7 @@ class Lease:
         self._loop = LoopState()
         self._parking = Parking(ParkingHooks(on_park, on_resume))
         self._ending: Ending | None = None
+        self._is_entered = False
 
     @property
     def total_steps(self) -> int | None:
@@ -180,7 +183,15 @@ class Lease:
         )
 
     def __enter__(self) -> Self:
-        """Get the lease and load the newest checkpoint."""
+        """Get the lease and load the newest checkpoint. Raises ConfigError where that was done before: a
+        process loads once."""
+        if self._is_entered:
+            raise ConfigError(
+                f"the lease was left at step {self.step}, and is entered once: an outer loop has to be "
+                "within its with block"
+            )
+        OPEN_LOOP.opened(self)
+        self._is_entered = True
         self._environment = environment = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
         stacks.register()
@@ -200,14 +211,35 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Let go. A loop that was left early after ``complete`` ends well here."""
+        """Let go. A loop that was left early, without an exception, ends well here after ``complete``, and
+        under the scheduler in any case: the script does no more steps."""
+        by_itself = kind is None and self._loop.running and bool(self._environment.socket)
+        completes = self._loop.no_more and (kind is None or kind is GeneratorExit)
         try:
-            if self._role and self._loop.no_more and (kind is None or kind is GeneratorExit):
-                self._count()
-                self._loop.at_end = True
-                self._check_in()
+            if self._role and (completes or by_itself):
+                self.leave_loop()
         finally:
             self._release()
+
+    def leave_loop(self) -> None:
+        """The step under way was the last one, for all ranks: the script does no more."""
+        self._count()
+        self._loop.at_end = True
+        self._check_in()
+
+    def let_go(self) -> None:
+        """Another lease is entered in this process: this one was left."""
+        self._release()
+
+    def ends_with_process(self) -> None:
+        """The process ends though the loop was not told to. Where the script has left it by itself the job is
+        done: its exit code says the rest. Nothing is saved, for what the script has may be gone."""
+        if self._role is None:
+            return
+        self._count()
+        if self._loop.begun or self.step >= self.job_size.last_step:
+            self._role.leave(self.step, self._sigterm.is_received)
+        self._release()
 
     def next(self) -> bool:
         """Count the step that has just been done. Returns whether another one is to be done."""
@@ -221,6 +253,11 @@ class Lease:
         if self._role is None:
             return self._ended()
         self._loop.running = self._check_in()
+        return self._loop.running
+
+    @property
+    def in_step(self) -> bool:
+        """A step is under way."""
         return self._loop.running
 
     @property
@@ -312,6 +349,7 @@ class Lease:
         """Do what is due, which is seldom: report, save, or stop. Return whether the loop goes on."""
         role = self._role
         assert role is not None
+        self._loop.begun = True
         changed = self.job_size.change()
         if changed is not None:
             role.change(self.step, *changed)
@@ -448,6 +486,7 @@ class Lease:
             self._schedule.poll_at_once()
 
     def _release(self) -> None:
+        OPEN_LOOP.closed(self)
         if self._role is not None:
             self._role.close()
             self._role = None
