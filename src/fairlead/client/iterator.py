@@ -50,7 +50,7 @@ class Iterator(Generic[Batch]):
 
     A step is one batch, and counts when the next one is asked for, another loop begins, or the process ends
     by itself. A pass whose loop the script leaves (``break``, ``islice``) is over. Without ``total_steps``
-    (here or from the scheduler) and ``epochs`` the job is one pass over the data. Else all is as in ``Lease``.
+    (here or from the scheduler) and ``epochs`` the job is one pass over the data. Else it is as ``Lease``.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import sys
 from typing import Protocol
 
 
-class Loop(Protocol):
+class LeavableLoop(Protocol):
     """A loop that has begun."""
 
     def let_go(self) -> None:
@@ -23,11 +23,11 @@ class OpenLoop:
     """At most one loop of a process is open."""
 
     def __init__(self) -> None:
-        self._loop: Loop | None = None
+        self._loop: LeavableLoop | None = None
         self._pid = 0  # of the process in which it began: its forks do not train
         self._is_watched = False
 
-    def opened(self, loop: Loop) -> None:
+    def opened(self, loop: LeavableLoop) -> None:
         """A loop begins; one before it is over."""
         if self._loop is not None and self._pid == os.getpid():
             self._loop.let_go()
@@ -36,7 +36,7 @@ class OpenLoop:
             self._is_watched = True
             atexit.register(self._at_exit)
 
-    def closed(self, loop: Loop) -> None:
+    def closed(self, loop: LeavableLoop) -> None:
         """It is over, and known to be."""
         if self._loop is loop:
             self._loop = None
