@@ -1,5 +1,6 @@
 """Jobs whose scripts leave their loops by themselves are moved and come to their end as they do alone."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -84,3 +85,52 @@ def test_a_job_that_ends_by_itself_before_its_last_step_is_complete(
         assert attempt.why == view.reason == "ended by itself at step 18 of 200"
         told = " ".join(client.explain(job).facts)
         assert "It is completed: it ended by itself at step 18 of 200." in told
+
+
+GANG = """
+import os, sys, time
+from pathlib import Path
+import fairlead
+
+here, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+last = int(sys.argv[2 + rank])
+it = fairlead.Iterator(list(range(10)), load=lambda _: None, save=Path.touch)
+for x in it:
+    time.sleep(0.01)
+    if it.step + 1 == last:
+        break
+while rank == 1 and last == 12 and not (here / "go").exists():
+    time.sleep(0.02)
+"""
+
+
+def _gang(client: Client, here: Path, *last: int) -> int:
+    here.mkdir()
+    words = (sys.executable, "-c", GANG, str(here), *map(str, last))
+    spec = JobSpec(command=words, cwd="/", total_steps=10**6, scale_factor=2, max_retries=0)
+    (job,) = client.submit([spec])
+    return job
+
+
+def test_a_gang_is_complete_once_all_its_ranks_have_left_their_loops(
+    cluster: Running, tmp_path: Path
+) -> None:
+    here = tmp_path / "job"
+    with cluster.client() as client:
+        job = _gang(client, here, 12, 12)
+        until(lambda: client.job(job).state == "finishing", LIMIT_S)  # rank 0 has ended
+        (here / "go").touch()
+        until(lambda: client.job(job).state not in ("running", "finishing"), LIMIT_S)
+        view, (attempt,) = client.job(job), client.attempts(job)
+        assert (view.state, view.steps, view.failures) == ("completed", 12, 0)
+        assert attempt.why == "ended by itself at step 12 of 1000000"
+
+
+def test_a_gang_of_which_a_rank_leaves_while_another_trains_has_failed(
+    cluster: Running, tmp_path: Path
+) -> None:
+    with cluster.client() as client:
+        job = _gang(client, tmp_path / "job", 10**6, 15)
+        until(lambda: client.job(job).state == "dropped", LIMIT_S)
+        why = client.attempts(job)[0].why  # whichever of the two ends is heard of first
+        assert re.search("rank 1 ended first, with exit code 0|rank 1 is gone", why)

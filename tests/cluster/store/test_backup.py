@@ -203,7 +203,7 @@ def test_a_state_that_was_emptied_is_not_looked_for_in_an_empty_log(
     assert call("check", tmp_path) == 2
     told = capsys.readouterr().err
     assert "is empty, but commit" in told
-    assert "(the newest commits may have been in its log, state.db-wal: it is empty too)" in told
+    assert "(the newest commits may have been in state.db-wal, which is empty too)" in told
 
 
 def test_check_names_a_directory_in_the_place_of_the_state_as_that(

@@ -160,11 +160,9 @@ def missing(path: Path, mark: Mark | None) -> DamageError:
     number = "" if mark is None else f", but commit {mark.number} was acknowledged"
     wal, log = path.with_name(f"{path.name}-wal"), ""
     if path.exists():
-        is_there = wal.exists() and wal.stat().st_size > 0
-        where = (
-            "are in its log, {}" if is_there else "may have been in its log, {}: it is empty too"
-        )
-        log = f" (the newest commits {where.format(wal.name)})"
+        has_some = wal.exists() and wal.stat().st_size > 0
+        where = "are in its log, state.db-wal" if has_some else "may have been in state.db-wal"
+        log = f" (the newest commits {where}{'' if has_some else ', which is empty too'})"
     return DamageError(path, f"{what}{number}{log}")
 
 
