@@ -179,16 +179,26 @@ def test_a_pass_of_epochs_that_is_left_early_is_over_and_the_job_with_the_last(r
     assert [(end.step, end.saved_step, end.completed) for end in run.ends] == [(21, 21, True)]
 
 
-@pytest.mark.parametrize("script", [EARLY, IN_A_FUNCTION])
+@pytest.mark.parametrize("script", [EARLY, EARLY + "sys.exit(0)", IN_A_FUNCTION])
 def test_a_script_that_ends_by_itself_is_done(run: Run, script: str) -> None:
     assert run.start(script) == 0
     assert [(end.step, end.saved_step, end.completed) for end in run.ends] == [(12, 0, True)]
 
 
-def test_a_block_that_is_left_by_itself_is_done(run: Run) -> None:
-    assert run.start(EARLY_LEASE) == 0
-    assert run.log[-1] == "finished True"
+@pytest.mark.parametrize("how", ["break", "sys.exit(0)"])
+def test_a_block_that_is_left_by_itself_is_done(run: Run, how: str) -> None:
+    assert run.start(EARLY_LEASE.replace("break", how)) == 0
+    assert run.log[-1] == ("finished True" if how == "break" else "12 ")
     assert [(end.step, end.saved_step, end.completed) for end in run.ends] == [(12, 12, True)]
+
+
+def test_an_exception_out_of_the_block_is_told_though_the_script_catches_it(run: Run) -> None:
+    caught = EARLY_LEASE.replace("break", "raise KeyError").replace("with f", "try:\n  with f")
+    caught = caught.replace("\n    while", "\n   while").replace(
+        "\nwrite", "\nexcept KeyError: pass\nwrite"
+    )
+    assert run.start(caught) == 0
+    assert [(end.step, end.completed, end.reason) for end in run.ends] == [(11, False, "KeyError")]
 
 
 @pytest.mark.parametrize(

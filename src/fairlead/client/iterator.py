@@ -247,7 +247,7 @@ class Iterator(Generic[Batch]):
         return decode_state(state) if is_state(state) else {}
 
     def close(self) -> None:
-        """Let go of the lease, where a script with ``epochs`` ends before the job does."""
+        """Let go of the lease, where a script with ``epochs`` does no more steps (see ``Lease``)."""
         if not self.completed and not self.preempted:
             self._lease.__exit__(None, None, None)
 

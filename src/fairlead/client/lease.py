@@ -186,10 +186,8 @@ class Lease:
         """Get the lease and load the newest checkpoint. Raises ConfigError where that was done before: a
         process loads once."""
         if self._is_entered:
-            raise ConfigError(
-                f"the lease was left at step {self.step}, and is entered once: an outer loop has to be "
-                "within its with block"
-            )
+            where = f"the lease was left at step {self.step}, and is entered once"
+            raise ConfigError(f"{where}: an outer loop has to be within its with block")
         OPEN_LOOP.opened(self)
         self._is_entered = True
         self._environment = environment = read_rank_environment(os.environ)
@@ -213,11 +211,14 @@ class Lease:
     ) -> None:
         """Let go. A loop that was left early, without an exception, ends well here after ``complete``, and
         under the scheduler in any case: the script does no more steps."""
-        by_itself = kind is None and self._loop.running and bool(self._environment.socket)
-        completes = self._loop.no_more and (kind is None or kind is GeneratorExit)
+        well = kind is None or (isinstance(error, SystemExit) and not error.code)
+        by_itself = well and self._loop.running and bool(self._environment.socket)
+        completes = self._loop.no_more and (well or kind is GeneratorExit)
         try:
             if self._role and (completes or by_itself):
                 self.leave_loop()
+            elif self._role and kind is not None and issubclass(kind, Exception):
+                self._role.leave(self.step, kind.__name__)  # a script may catch it, and exit with 0
         finally:
             self._release()
 
@@ -232,13 +233,13 @@ class Lease:
         self._release()
 
     def ends_with_process(self) -> None:
-        """The process ends though the loop was not told to. Where the script has left it by itself the job is
-        done: its exit code says the rest. Nothing is saved, for what the script has may be gone."""
+        """The process ends, and the script has left its loop: the job is done, if its exit code says so, too.
+        Nothing is saved, for what the script has may be gone."""
         if self._role is None:
             return
         self._count()
         if self._loop.begun or self.step >= self.job_size.last_step:
-            self._role.leave(self.step, self._sigterm.is_received)
+            self._role.leave(self.step, "SIGTERM" if self._sigterm.is_received else "")
         self._release()
 
     def next(self) -> bool:

@@ -72,8 +72,8 @@ class RankRole(Protocol):
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The loop is over. reason: why, where the job is not completed."""
 
-    def leave(self, step: int, terminated: bool) -> None:
-        """The process ends, and has left its loop by itself at this step. terminated: after a SIGTERM."""
+    def leave(self, step: int, why: str) -> None:
+        """The script has left its loop at this step, and does no more. why: "" = by itself."""
 
     def park(self, step: int, reason: str) -> None:
         """The loop pauses, with its state saved. reason: why."""
@@ -218,13 +218,13 @@ class RankZero:
         tell = self._link.finish_and_stay if completed else self._link.finish
         tell(self._end_of(step, completed, reason))
 
-    def leave(self, step: int, terminated: bool) -> None:
+    def leave(self, step: int, why: str) -> None:
         """The last word to the agent. What it has told this process first counts more."""
         self._link.poll(monotonic())
         if self._link.refused:
             return
         expired = EXPIRED if monotonic() >= self._link.lease_end else ""
-        reason = self._link.stop or ("SIGTERM" if terminated else expired)
+        reason = self._link.stop or why or expired
         self._link.finish(self._end_of(step, not reason, reason))
 
     def park(self, step: int, reason: str) -> None:
@@ -471,7 +471,7 @@ class OtherRank:
 
     def end(self, step: int, completed: bool, reason: str) -> None: ...
 
-    def leave(self, step: int, terminated: bool) -> None: ...
+    def leave(self, step: int, why: str) -> None: ...
 
     def park(self, step: int, reason: str) -> None: ...
 
