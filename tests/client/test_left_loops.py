@@ -11,7 +11,7 @@ import pytest
 import fairlead
 from fairlead.client.checkpoint import Checkpoints
 from fairlead.client.messages import Loaded, RankEnded, StopRank
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError
 from tests.client.training import Agent, agent
 
 HEAD = """
@@ -290,6 +290,19 @@ def test_a_lease_is_entered_once(folder: Path) -> None:
         assert lease.next()
     with pytest.raises(ConfigError, match="once"), lease:
         pass
+
+
+def test_a_lease_that_could_not_be_entered_may_be_tried_again(folder: Path) -> None:
+    found = folder / "step-000000000004"
+    found.mkdir(parents=True)
+    lease = fairlead.Lease(
+        load=lambda _: None, save=Path.touch, total_steps=30, checkpoint_dir=folder
+    )
+    with pytest.raises((FairleadError, SystemExit)), lease:
+        pass
+    found.rmdir()
+    with lease:
+        assert lease.next()
 
 
 def test_the_steps_of_a_job_are_known_before_its_loop(folder: Path) -> None:

@@ -202,6 +202,7 @@ class Lease:
             self._resume(self._role)
             self._sigterm.may_wait = True
         except BaseException:
+            self._is_entered = False
             self._release()
             raise
         return self
