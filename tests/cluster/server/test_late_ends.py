@@ -63,6 +63,8 @@ def test_a_job_that_needed_fewer_steps_is_shown_with_those(tmp_path: Path) -> No
         assert view.reason == attempt.why == "ended by itself at step 100 of 300"
         told = cluster.service.explain(ADMIN, job).facts
         assert told[0] == "It is completed: it ended by itself at step 100 of 300."
+        events = [words for _, words in cluster.service.explain(ADMIN, job).events]
+        assert "attempt 1 ended by itself at step 100 of 300" in events
     with engine_nodes(tmp_path) as cluster:
         view = cluster.job(job)
         assert (view.total_steps, view.reason) == (100, "ended by itself at step 100 of 300")

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from fairlead.cluster.protocol.api_models import ENDED_STATES
-from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.attempt_end import BY_ITSELF, AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -19,9 +19,6 @@ from fairlead.model.events import RoundOutcome
 from fairlead.model.job import JobId
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
-BY_ITSELF = (
-    "ended by itself at step "  # how that of a job begins that needed fewer steps than announced
-)
 _FAILED = "failed: "  # how the reason of a job begins whose last attempt did
 
 

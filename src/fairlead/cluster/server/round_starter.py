@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fairlead.cluster.protocol.api_models import JobState
-from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
+from fairlead.cluster.protocol.attempt_end import BY_ITSELF, LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.messages import AttemptKey
-from fairlead.cluster.server.attempt_ends import BY_ITSELF
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
