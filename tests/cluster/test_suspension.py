@@ -146,6 +146,37 @@ def test_a_parked_program_that_is_killed_starts_from_zero(cluster: Running, tmp_
         assert counts == [*range(first), *range(len(counts) - first)], "from zero, and once"
 
 
+def test_so_does_one_whose_daemon_is_killed_meanwhile(cluster: Running, tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time\n"
+        "name, (read, write) = sys.argv[1], os.pipe()\n"
+        "if not os.fork():\n"
+        "    os.setsid()\n"
+        "    if not (daemon := os.fork()):\n"
+        "        time.sleep(10_000)\n"
+        "    os.write(write, b'%d' % daemon)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "with open(name, 'a') as file:\n"
+        "    file.write(f'{os.getpid()} {int(os.read(read, 20))}\\n')\n"
+        "time.sleep(10_000)\n"
+    )
+    files = [tmp_path / "one", tmp_path / "two"]
+    fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/"}
+    with cluster.client() as client:
+        commands = [(sys.executable, "-c", script, str(file)) for file in files]
+        client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
+        until(lambda: any(node.parked for node in client.nodes()))
+        job = next(one.job for node in client.nodes() for one in node.parked)
+        (started,) = files[job].read_text().splitlines()
+        leader, daemon = map(int, started.split())
+        os.kill(daemon, signal.SIGKILL)
+        until(lambda: len(files[job].read_text().splitlines()) == 2)
+        assert not Path(f"/proc/{leader}").exists()
+        until(lambda: client.job(job).lost_steps > 0)
+        assert client.job(job).failures == 0
+
+
 def test_nothing_stopped_outlives_its_agent(cluster: Running, tmp_path: Path) -> None:
     with cluster.client() as client:
         paths = _submit(client, tmp_path)

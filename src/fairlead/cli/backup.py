@@ -14,10 +14,13 @@ from fairlead.cluster.store import backup as backups
 from fairlead.cluster.store.audit_log import NEVER_ROTATE, AuditLog, local_entry
 from fairlead.cluster.store.database import (
     DATABASE_ERRORS,
+    check_regular,
+    is_database,
     reader,
 )
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import MarkerContent
+from fairlead.cluster.store.metric_store import FILE as METRICS
 from fairlead.cluster.store.replay import replay_segments
 from fairlead.cluster.store.samples import is_whole
 from fairlead.cluster.store.store import NAME, check_lock
@@ -127,6 +130,7 @@ def check(
             _check(path, backups.marker_beside(path))
         return
     found = backups.read_marker(path / MARKER)
+    check_regular(path / NAME)
     if not (path / NAME).is_file():
         raise RunError(f"{path / NAME}: is missing")
     _check(path / NAME, found)
@@ -134,7 +138,16 @@ def check(
         file = path / name
         if os.path.lexists(file) and not is_whole(file):
             print(f"{file}: is damaged; the next server sets it aside, and {then}", flush=True)
+    _check_metrics(path / METRICS)
     check_lock(path)
+
+
+def _check_metrics(path: Path) -> None:
+    """Say what becomes of the metrics of jobs where their file is damaged."""
+    if not os.path.lexists(path) or is_whole(path):
+        return
+    then = "the next server sets it aside" if not is_database(path) else "move it away"
+    print(f"{path}: is damaged; {then}, and the metrics of jobs begin anew", flush=True)
 
 
 def _note(directory: Path, action: str, about: str) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Batch = TypeVar("Batch")
+_LEFT = "left"  # in the state of a checkpoint: the script leaves its loops itself
 Loader: TypeAlias = Union[Iterable[Batch], Callable[[int, int], Iterable[Batch]]]
 
 
@@ -47,8 +48,9 @@ class Iterator(Generic[Batch]):
     loaded and dropped. ``set_epoch`` (of the loader or its sampler) is called before every pass. What cannot
     be put back exactly is refused with a ConfigError.
 
-    A step is one batch, and counts when the next one is asked for. Without ``total_steps`` (here or from
-    the scheduler) and ``epochs`` the job is one pass over the data. Everything else is as in ``Lease``.
+    A step is one batch, and counts when the next one is asked for, another loop begins, or the process ends
+    by itself. A pass whose loop the script leaves (``break``, ``islice``) is over. Without ``total_steps``
+    (here or from the scheduler) and ``epochs`` the job is one pass over the data. Else it is as ``Lease``.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class Iterator(Generic[Batch]):
         self._saved: dict[str, Any] | None = None  # with which to open the pass again
         self._state_is_tried = False
         self._entered = False
+        self._loop: object = None  # the newest ``for``
+        self._was_left = False  # have loops been left by the script, in this start or before?
         self._next_pass: int | None = (
             None  # that the next ``for`` is; None = the script has not asked
         )
@@ -147,7 +151,10 @@ class Iterator(Generic[Batch]):
                 break
             self._next_pass = epoch
             yield epoch
-        if self.completed and self._epoch + 1 == self._epochs and self._pass_is_over():
+        if self._epoch + 1 == self._epochs and self._lease.in_step:
+            self._turn(self._epochs)  # the script has left the last pass
+            self._lease.leave_loop()
+        elif self.completed and self._epoch + 1 == self._epochs and self._pass_is_over():
             self._turn(self._epochs)
             self._lease.save_after_loop()
 
@@ -165,7 +172,8 @@ class Iterator(Generic[Batch]):
 
     @property
     def step(self) -> int:
-        """Steps done, of the whole job."""
+        """Steps done, of the whole job. Asked before the first loop, it loads the newest checkpoint."""
+        self._enter()
         return self._lease.step
 
     @property
@@ -217,8 +225,8 @@ class Iterator(Generic[Batch]):
         self._lease.adapt(batch_size, total_steps)
 
     def __iter__(self) -> Batches[Batch]:
-        """The loop. Breaking out of it early, without ``complete``, is no end of the job; with ``epochs`` it
-        is the end of the pass."""
+        """The loop. Breaking out of it early, without ``complete``, is the end of the pass; it is that of the
+        job only if the process ends without another loop."""
         return self._all_passes() if self._epochs is None else self._one_pass(self._epochs)
 
     def indexed(self) -> Batches[tuple[int, Batch]]:
@@ -239,23 +247,18 @@ class Iterator(Generic[Batch]):
         return decode_state(state) if is_state(state) else {}
 
     def close(self) -> None:
-        """Let go of the lease, where a script with ``epochs`` ends before the job does."""
+        """Let go of the lease, where a script with ``epochs`` does no more steps (see ``Lease``)."""
         if not self.completed and not self.preempted:
             self._lease.__exit__(None, None, None)
 
     def _all_passes(self) -> Batches[Batch]:
         lease = self._lease
-        if lease.completed:
-            raise ConfigError(
-                f"all {lease.step} steps were done in the loop before this one; for a loop in each epoch "
-                "the iterator has to be made with epochs=, their number"
-            )
-        if lease.preempted:
+        if not self._begin_all_passes():
             return
-        with lease:
-            self._restore_position()
-            job, passes = lease.job_size, self._passes
-            size = job.batch_size
+        loop = self._loop = object()
+        job, passes = lease.job_size, self._passes
+        size = job.batch_size
+        try:
             while lease.next():  # written out: each call of a method would be felt by quick steps
                 if job.batch_size != size:
                     size = self._rescale(size)
@@ -266,36 +269,68 @@ class Iterator(Generic[Batch]):
                         lease.end_of_data()
                         return
                 yield batch
+                if loop is not self._loop:
+                    raise _followed()
                 self._position += 1
                 if self._position == passes.length and self._turns():
                     self._turn(self._epoch + 1)
-            self._batches = None  # its workers may go
+        except BaseException as problem:
+            self._leave_loop(loop, problem)
+            raise
+        self._batches = None  # its workers may go
+
+    def _begin_all_passes(self) -> bool:
+        """A loop over all that is left begins. False: nothing is to be done in it."""
+        lease = self._lease
+        if lease.completed and not self._was_left:
+            raise ConfigError(
+                f"all {lease.step} steps were done in the loop before this one; for a loop in each epoch "
+                "the iterator has to be made with epochs=, their number"
+            )
+        if lease.preempted or lease.completed:
+            return False
+        self._enter()
+        if self._batches is not None:  # the script has left the loop before this one
+            self._was_left = True
+            self._turn(self._epoch + 1)
+        return True
 
     def _one_pass(self, epochs: int) -> Batches[Batch]:
         lease = self._lease
         if lease.preempted or not self._begin(epochs):
             return
+        loop = self._loop = object()
         job = lease.job_size
         size = job.batch_size
-        while lease.next():
-            if job.batch_size != size:
-                size = self._rescale(size)
-            batches = self._batches
-            if batches is None or (batch := next(batches, END)) is END:
-                batch = self._fetch(batches is not None, turns=False)
-            if batch is END:
-                self._end_pass(epochs)
-                return
-            try:
+        try:
+            while lease.next():
+                if job.batch_size != size:
+                    size = self._rescale(size)
+                batches = self._batches
+                if batches is None or (batch := next(batches, END)) is END:
+                    batch = self._fetch(batches is not None, turns=False)
+                if batch is END:
+                    self._end_pass(epochs)
+                    return
                 yield batch
-            except GeneratorExit:
-                if lease.is_completing:
-                    self.close()
-                raise
-            self._position += 1
-            if self._position == self._passes.length and self._epoch + 1 < epochs:
-                lease.pass_ends()
+                if loop is not self._loop:
+                    raise _followed()
+                self._position += 1
+                if self._position == self._passes.length and self._epoch + 1 < epochs:
+                    lease.pass_ends()
+        except BaseException as problem:
+            self._leave_loop(loop, problem)
+            raise
         self._batches = None  # its workers may go
+
+    def _leave_loop(self, loop: object, problem: BaseException) -> None:
+        """A loop is left for this: the script does not go on with it, or the loader has given no batch."""
+        if loop is not self._loop:
+            return
+        if not isinstance(problem, GeneratorExit):
+            self._lease.no_step()
+        elif self._lease.is_completing:
+            self.close()
 
     def _begin(self, epochs: int) -> bool:
         """Go to the pass that this ``for`` is. False: nothing is to be done in it."""
@@ -344,13 +379,14 @@ class Iterator(Generic[Batch]):
     def _enter(self) -> None:
         if self._entered:
             return
+        self._entered = True  # before the script's ``load``, which may ask for the step
         self._lease.__enter__()
-        self._entered = True
         self._restore_position()
 
     def _restore_position(self) -> None:
         """Set the position to that of the checkpoint."""
         self._epoch, self._position, *_ = self._lease.loaded
+        self._was_left = _LEFT in self.loaded_state
         if self._lease.step or self._position:
             self._saved = self.loaded_state
 
@@ -363,6 +399,8 @@ class Iterator(Generic[Batch]):
         if self._batches is None and self._saved is not None:  # not opened since it was loaded
             return self._lease.loaded
         state = {**self._passes.state(self._position), **self.rank_state()}
+        if self._was_left:
+            state[_LEFT] = True
         encoded = encode_state(state, "the state of the loader") if state else b""
         return Position(self._epoch, self._position, encoded)
 
@@ -430,6 +468,12 @@ def _total_steps(length: int | None, total_steps: int | None, epochs: int | None
     if total_steps is not None:
         raise ConfigError("epochs, total_steps: one of the two says how long the job is, not both")
     return None if length is None else epochs * length
+
+
+def _followed() -> ConfigError:
+    return ConfigError(
+        "another loop over the iterator has begun since: this one is over, and its pass with it"
+    )
 
 
 def _no_batch(epoch: int) -> ConfigError:

@@ -14,6 +14,7 @@ from fairlead.client import crash, stacks
 from fairlead.client.arguments import folder, function, seconds
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.job_size import JobSize
+from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.client.parking import Parking, ParkingHooks
 from fairlead.client.poll_schedule import PollSchedule
 from fairlead.client.quick_exit import end_quickly
@@ -39,6 +40,7 @@ class LoopState:
     """The states of a training loop between two steps."""
 
     running: bool = False  # a step is under way
+    begun: bool = False  # a step was asked for
     no_more: bool = False  # complete() was called, or the data have ended
     at_end: bool = False
 
@@ -130,6 +132,7 @@ class Lease:
         self._loop = LoopState()
         self._parking = Parking(ParkingHooks(on_park, on_resume))
         self._ending: Ending | None = None
+        self._is_entered = False
 
     @property
     def total_steps(self) -> int | None:
@@ -180,7 +183,13 @@ class Lease:
         )
 
     def __enter__(self) -> Self:
-        """Get the lease and load the newest checkpoint."""
+        """Get the lease and load the newest checkpoint. Raises ConfigError where that was done before: a
+        process loads once."""
+        if self._is_entered:
+            where = f"the lease was left at step {self.step}, and is entered once"
+            raise ConfigError(f"{where}: an outer loop has to be within its with block")
+        OPEN_LOOP.opened(self)
+        self._is_entered = True
         self._environment = environment = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
         stacks.register()
@@ -193,6 +202,7 @@ class Lease:
             self._resume(self._role)
             self._sigterm.may_wait = True
         except BaseException:
+            self._is_entered = False
             self._release()
             raise
         return self
@@ -200,14 +210,38 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Let go. A loop that was left early after ``complete`` ends well here."""
+        """Let go. A loop that was left early, without an exception, ends well here after ``complete``, and
+        under the scheduler in any case: the script does no more steps."""
+        well = kind is None or (isinstance(error, SystemExit) and not error.code)
+        by_itself = well and self._loop.running and bool(self._environment.socket)
+        completes = self._loop.no_more and (well or kind is GeneratorExit)
         try:
-            if self._role and self._loop.no_more and (kind is None or kind is GeneratorExit):
-                self._count()
-                self._loop.at_end = True
-                self._check_in()
+            if self._role and (completes or by_itself):
+                self.leave_loop()
+            elif self._role and kind is not None and issubclass(kind, Exception):
+                self._role.leave(self.step, kind.__name__)  # a script may catch it, and exit with 0
         finally:
             self._release()
+
+    def leave_loop(self) -> None:
+        """The step under way was the last one, for all ranks: the script does no more."""
+        self._count()
+        self._loop.at_end = True
+        self._check_in()
+
+    def let_go(self) -> None:
+        """Another lease is entered in this process: this one was left."""
+        self._release()
+
+    def ends_with_process(self) -> None:
+        """The process ends, and the script has left its loop: the job is done, if its exit code says so, too.
+        Nothing is saved, for what the script has may be gone."""
+        if self._role is None:
+            return
+        self._count()
+        if self._loop.begun or self.step >= self.job_size.last_step:
+            self._role.leave(self.step, "SIGTERM" if self._sigterm.is_received else "")
+        self._release()
 
     def next(self) -> bool:
         """Count the step that has just been done. Returns whether another one is to be done."""
@@ -221,6 +255,11 @@ class Lease:
         if self._role is None:
             return self._ended()
         self._loop.running = self._check_in()
+        return self._loop.running
+
+    @property
+    def in_step(self) -> bool:
+        """A step is under way."""
         return self._loop.running
 
     @property
@@ -312,6 +351,7 @@ class Lease:
         """Do what is due, which is seldom: report, save, or stop. Return whether the loop goes on."""
         role = self._role
         assert role is not None
+        self._loop.begun = True
         changed = self.job_size.change()
         if changed is not None:
             role.change(self.step, *changed)
@@ -448,6 +488,7 @@ class Lease:
             self._schedule.poll_at_once()
 
     def _release(self) -> None:
+        OPEN_LOOP.closed(self)
         if self._role is not None:
             self._role.close()
             self._role = None

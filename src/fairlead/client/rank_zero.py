@@ -11,12 +11,7 @@ from typing import Protocol
 from fairlead.client.agent_link import AgentLink
 from fairlead.client.checkpoint import Checkpoint, Checkpoints, Manifest, read_manifest
 from fairlead.client.job_size import UNREACHABLE_STEP
-from fairlead.client.messages import (
-    EXPIRED,
-    Adapt,
-    Loaded,
-    RankEnded,
-)
+from fairlead.client.messages import EXPIRED, Adapt, Loaded, RankEnded
 from fairlead.client.rank_environment import (
     EXIT_IO,
     EXIT_MAY_NOT_RUN,
@@ -76,6 +71,9 @@ class RankRole(Protocol):
 
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The loop is over. reason: why, where the job is not completed."""
+
+    def leave(self, step: int, why: str) -> None:
+        """The script has left its loop at this step, and does no more. why: "" = by itself."""
 
     def park(self, step: int, reason: str) -> None:
         """The loop pauses, with its state saved. reason: why."""
@@ -219,6 +217,15 @@ class RankZero:
         self._finishing = completed
         tell = self._link.finish_and_stay if completed else self._link.finish
         tell(self._end_of(step, completed, reason))
+
+    def leave(self, step: int, why: str) -> None:
+        """The last word to the agent. What it has told this process first counts more."""
+        self._link.poll(monotonic())
+        if self._link.refused:
+            return
+        expired = EXPIRED if monotonic() >= self._link.lease_end else ""
+        reason = self._link.stop or why or expired
+        self._link.finish(self._end_of(step, not reason, reason))
 
     def park(self, step: int, reason: str) -> None:
         """The last word to the agent. Other ranks stay connected."""
@@ -463,6 +470,8 @@ class OtherRank:
         return inf, decision.check_step
 
     def end(self, step: int, completed: bool, reason: str) -> None: ...
+
+    def leave(self, step: int, why: str) -> None: ...
 
     def park(self, step: int, reason: str) -> None: ...
 

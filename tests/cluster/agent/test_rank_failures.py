@@ -173,3 +173,13 @@ def test_a_rank_that_left_for_storage_says_what_is_the_matter_with_it() -> None:
     assert told(-5).directory == ""
     assert "Unknown error" in told(1 << 53).message
     assert exit_failure(0, 73, None, "", world_size=1).directory == "", "it is anybody's exit code"
+
+
+@pytest.mark.parametrize("code", [73, 74, 75, 76])
+def test_a_warning_is_no_reason_to_leave(code: int) -> None:
+    warning = (
+        "fairlead: warning: the job was submitted with 100 steps, its script has 1000: it ends\n"
+    )
+    assert exit_failure(0, code, None, warning, world_size=1).message == ""
+    left = f"{warning}fairlead: step 7 could not be saved, and the work is lost\n{warning}"
+    assert exit_failure(0, code, None, left, world_size=1).message.startswith("step 7 could not")

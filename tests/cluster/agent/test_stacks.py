@@ -1,7 +1,12 @@
 """Where ranks stand: read from what the interpreter or py-spy writes, and said in a sentence."""
 
+import os
+import signal
+import subprocess
+
 import pytest
 
+from fairlead.cluster.agent.inspection import _stopped
 from fairlead.cluster.agent.stacks import (
     RankStack,
     read_stack,
@@ -66,3 +71,16 @@ def test_whether_anything_moved() -> None:
 def test_where_there_is_no_stack(text: str) -> None:
     assert read_stack(0, text) is None
     assert where([]) == ""
+
+
+def test_a_rank_that_a_signal_keeps_from_running_is_told_as_that() -> None:
+    process = subprocess.Popen(["sleep", "1000"])
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        found = _stopped({3: process.pid, 4: os.getpid()})
+    finally:
+        process.kill()
+        process.wait()
+    assert where(list(found.values())) == "rank 3 is stopped (state T, by SIGSTOP or a debugger)"
+    assert not found[3].waits

@@ -44,7 +44,7 @@ def test_what_goes_on_forking_cannot_be_parked(
 ) -> None:
     machine, attempt = _Machine(monkeypatch, forks), _Attempt()
     given: Any = attempt
-    assert suspended.stop_processes(given) == stands_still
+    assert bool(suspended.stop_processes(given)) == stands_still
     stopped = {pid for pid, number in machine.signals if number == signal.SIGSTOP}
     continued = {pid for pid, number in machine.signals if number == signal.SIGCONT}
     assert len(stopped) >= min(forks + 1, 10)

@@ -236,25 +236,62 @@ def test_the_command_prints_it(
     assert "--since" in capsys.readouterr().err
 
 
-def test_nothing_is_acknowledged_that_cannot_be_written(tmp_path: Path) -> None:
+def test_nothing_is_done_that_cannot_be_written(tmp_path: Path) -> None:
     with served(tmp_path / "s") as front, front.client() as admin:
         path = front.server.directory / NAME
         kept = path.with_name("kept")
         path.rename(kept)
         path.mkdir()
-        with pytest.raises(FairleadError, match="done, but not in the audit log"):
-            admin.set_policy("fifo")
-        with pytest.raises(FairleadError, match="nothing was done"):
-            admin.set_policy("las")
+        for policy in ("fifo", "las"):
+            with pytest.raises(FairleadError, match="nothing was done"):
+                admin.set_policy(policy)
         path.rmdir()
         kept.rename(path)
         admin.set_policy("las_aware")
         found = admin.audit(action="set_policy").entries
-        assert [(one.object, one.status) for one in found][:1] == [("policy fifo", 204)]
-        assert [one.object for one in found if one.status == 204] == [
-            "policy fifo",
-            "policy las_aware",
-        ]
+        assert [one.object for one in found if one.status == 204] == ["policy las_aware"]
+
+
+def test_what_the_disk_does_not_take_is_not_acknowledged(tmp_path: Path) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def app(_: object, __: object, answer: Any) -> None:
+        record = audit._record.get()
+        assert record is not None
+        record.action = "set_policy"
+        await answer({"type": "http.response.start", "status": 204, "headers": []})
+        await answer({"type": "http.response.body", "body": b""})
+
+    trail = audit.AuditTrail(app, AuditWriter(AuditLog(tmp_path / "missing")))
+    scope = {"type": "http", "path": "/v1/policy", "method": "PUT", "headers": []}
+    asyncio.run(trail(scope, SimpleNamespace(), send))  # type: ignore[arg-type]
+    start, body = sent
+    assert start["status"] == 503
+    assert b"done, but not in the audit log" in body["body"]
+
+
+def test_a_start_says_that_the_log_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: AuditLog) -> None:
+        raise StoreError("audit.jsonl: cannot be written (Is a directory)")
+
+    monkeypatch.setattr(AuditLog, "check", refuse)
+    with served(tmp_path / "s"):
+        told = "cannot be written (Is a directory): whatever is asked to be changed is refused"
+        assert told in caplog.text
+
+
+def test_a_log_that_cannot_be_opened_is_found_beforehand(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(StoreError, match="Is a directory"):
+        AuditLog(tmp_path).check()
+    (tmp_path / NAME).rmdir()
+    AuditLog(tmp_path).check()
+    assert (tmp_path / NAME).read_bytes() == b""
 
 
 class Clock:

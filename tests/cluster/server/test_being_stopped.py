@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, compared, engine_nodes
 
 from fairlead.cluster.protocol.api_models import WhatIf
-from fairlead.cluster.protocol.messages import ORPHANED
+from fairlead.cluster.protocol.messages import ORPHANED, Failure
 
 KEY = (0, 1)
 
@@ -171,3 +171,39 @@ def test_no_end_is_forecast_of_what_does_not_end_though_it_was_told_to_stop(
     cluster.until(lambda: cluster.job(KEY[0]).reason.startswith(stall), "where it stands")
     assert cluster.job(KEY[0]).no_end == "stands still"
     assert f"It has {stall}." in cluster.service.explain(ADMIN, KEY[0]).facts
+
+
+def test_a_process_that_died_in_place_of_its_save_is_told(cluster: EngineNodes) -> None:
+    node = begin(cluster)
+    progress: dict[str, Any] = {"loaded_step": 0, "step": 239, "ran_s": 10.0, "saved_step": 0}
+    node.run(*KEY, **progress)
+    node.say()
+    cluster.service.pause(ADMIN, KEY[0])
+    await_stop(cluster, node)
+    failure = Failure(kind="exit", rank=0, exit_code=9)
+    node.end(*KEY, exit_code=9, reason="exit code 9", failure=failure, **progress)
+    node.say()
+    cluster.until(lambda: cluster.service.attempts(ADMIN, KEY[0])[0].ended_s is not None, "its end")
+    (attempt,) = cluster.service.attempts(ADMIN, KEY[0])
+    assert attempt.why == "paused; exit code 9; its work was not saved"
+    assert cluster.job(KEY[0]).failures == 0
+
+
+def test_a_finishing_gang_of_which_a_rank_was_killed_is_being_ended(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        two.register()
+        job = cluster.submit(scale_factor=2)
+        cluster.until(lambda: (job, 1) in one.statuses and (job, 1) in two.statuses)
+        done: dict[str, Any] = {"loaded_step": 0, "step": 100, "saved_step": 100, "finishing": True}
+        first, other = sorted((one, two), key=lambda node: cluster.job(job).node.index(node.name))
+        first.end(job, 1, exit_code=0, completed=True, **done)
+        other.stopping(job, 1, reason="rank 1: killed by signal 9 (SIGKILL)")
+        first.say()
+        other.say()
+        told = cluster.service.explain(ADMIN, job).why_here
+        assert "run on" not in told
+        assert "is being ended on" in told
+        assert "rank 1: killed by signal 9 (SIGKILL)" in told
+        assert "rank 1: killed by signal 9" in cluster.job(job).reason

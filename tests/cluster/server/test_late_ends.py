@@ -60,8 +60,14 @@ def test_a_job_that_needed_fewer_steps_is_shown_with_those(tmp_path: Path) -> No
         view, attempt = cluster.job(job), cluster.service.attempts(ADMIN, job)[0]
         assert (view.steps, view.total_steps) == (100, 100)
         assert (attempt.to_step, attempt.end) == (100, "completed")
+        assert view.reason == attempt.why == "ended by itself at step 100 of 300"
+        told = cluster.service.explain(ADMIN, job).facts
+        assert told[0] == "It is completed: it ended by itself at step 100 of 300."
+        events = [words for _, words in cluster.service.explain(ADMIN, job).events]
+        assert "attempt 1 ended by itself at step 100 of 300" in events
     with engine_nodes(tmp_path) as cluster:
-        assert cluster.job(job).total_steps == 100
+        view = cluster.job(job)
+        assert (view.total_steps, view.reason) == (100, "ended by itself at step 100 of 300")
 
 
 def test_a_job_that_fits_nowhere_is_counted_when_it_is_cancelled(tmp_path: Path) -> None:

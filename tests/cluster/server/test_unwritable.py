@@ -7,6 +7,8 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, busy_driver, engine_nodes
 
 from fairlead.cli.terminal_views import status_screen
+from fairlead.cluster.front.committed_state import CommittedState
+from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.remote import DriverCalls
 from fairlead.cluster.front.web.overview import summary
@@ -117,6 +119,32 @@ def test_nobody_is_told_of_an_end_that_is_not_written_down(
         cluster.until(lambda: not engine.state.commit_error)
         assert calls.call("job", ADMIN, ended).state == "completed"
         service.close()
+
+
+def test_leases_of_nodes_that_cannot_register_are_not_told_as_renewed(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        cluster.until(lambda: node.statuses)
+        cluster.begin(node, job)
+        cluster.until(lambda: cluster.job(job).steps > 0)
+        state, table = cluster.service.engine.state, cluster.front.table
+        committed = CommittedState(state.store.directory, table, state.now_s)
+        cluster.do(lambda: None)  # what was decided is written down by now
+        node.say()
+        told = committed.explain(ADMIN, job, 0.0, WHY).why_here
+        assert "leases are renewed" in told
+        assert committed.job(ADMIN, job).reason == ""
+        restarted = LeaseTable(60.0, 0.0, table.monotonic, lambda _: None)
+        committed = CommittedState(state.store.directory, restarted, state.now_s)
+        why = "one has not registered since the server was started"
+        told = committed.explain(ADMIN, job, 0.0, WHY).why_here
+        assert "leases are renewed" not in told
+        assert (
+            f"Leases are not renewed there, and what runs saves and ends with them: {why}" in told
+        )
+        assert committed.job(ADMIN, job).reason.startswith(f"{why}; its steps are of ")
 
 
 def _refuse(_: Store) -> NoReturn:

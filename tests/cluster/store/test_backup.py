@@ -193,6 +193,41 @@ def test_a_state_without_its_log_is_said_to_lack_commits(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_state_that_was_emptied_is_not_looked_for_in_an_empty_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path) as store:
+        fill(store, range(3))
+    for name in ("state.db", "state.db-wal"):
+        (tmp_path / name).write_bytes(b"")
+    assert call("check", tmp_path) == 2
+    told = capsys.readouterr().err
+    assert "is empty, but commit" in told
+    assert "(the newest commits may have been in state.db-wal, which is empty too)" in told
+
+
+def test_check_names_a_directory_in_the_place_of_the_state_as_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path):
+        pass
+    (tmp_path / "state.db").unlink()
+    (tmp_path / "state.db").mkdir()
+    assert call("check", tmp_path) == 2
+    assert "it is not a regular file" in capsys.readouterr().err
+
+
+def test_check_names_metrics_that_are_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path):
+        pass
+    (tmp_path / "metrics.db").write_bytes(b"nonsense" * 1000)
+    assert call("check", tmp_path) == 0
+    told = "metrics.db: is damaged; the next server sets it aside, and the metrics of jobs begin"
+    assert told in capsys.readouterr().out
+
+
 def test_a_state_that_is_no_file_of_ours_is_named_where_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

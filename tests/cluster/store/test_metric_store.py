@@ -157,3 +157,19 @@ def test_what_is_removed_is_gone_and_nothing_else(tmp_path: Path) -> None:
     assert read_curves(tmp_path, 7) == []
     assert points(tmp_path, 8) == [(1, 8.0)]
     assert math.isclose(read_curves(tmp_path, 8)[0].last, 8.0)
+
+
+def test_a_file_that_is_no_database_any_more_is_set_aside_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "metrics.db"
+    path.write_bytes(b"nonsense" * 1000)
+    store = MetricStore(tmp_path)
+    store.open()
+    assert path.with_name("metrics.db.damaged-1").read_bytes() == b"nonsense" * 1000
+    assert "it is now metrics.db.damaged-1, and metrics begin anew" in caplog.text
+    line = b'{"step": 1, "metrics": {"loss": 0.5}}\n'
+    assert store.put((7, 1), 0, line) == len(line)
+    store.close()
+    MetricStore(tmp_path).open()
+    assert [curve.name for curve in read_curves(tmp_path, 7)] == ["loss"]

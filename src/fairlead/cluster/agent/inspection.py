@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +61,7 @@ class Inspector:
             for rank in found.signalled:
                 if (stack := read_stack(rank, _read(files[rank], sizes[rank]))) is not None:
                     stacks[rank] = stack
+        stacks |= _stopped(found.pids)
         stacks |= await _spy((r, pid) for r, pid in found.pids.items() if r not in stacks)
         return stacks
 
@@ -77,6 +78,16 @@ class Inspector:
             return None
         finally:
             self._answers.pop(attempt.key, None)
+
+
+def _stopped(pids: Mapping[int, int]) -> dict[int, RankStack]:
+    """Ranks whose processes a signal keeps from running: they do not write where they are."""
+    found = {rank: proc.process(pid) for rank, pid in pids.items()}
+    return {
+        rank: RankStack(rank, (), "stopped (state T, by SIGSTOP or a debugger)")
+        for rank, one in found.items()
+        if one is not None and one.state in proc.STOPPED
+    }
 
 
 async def _written(files: dict[int, Path], before: dict[int, int]) -> None:

@@ -24,7 +24,12 @@ from fairlead.cluster.agent.spawner_messages import (
     Unparked,
 )
 from fairlead.cluster.agent.survivors import remove_record
-from fairlead.cluster.agent.suspended import continue_processes, kill_processes, stop_processes
+from fairlead.cluster.agent.suspended import (
+    continue_processes,
+    has_lost,
+    kill_processes,
+    stop_processes,
+)
 from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
 
 _KILL_AGAIN_S = 1.0  # a group may have grown while it was killed
@@ -142,7 +147,8 @@ class ParkedAttempts:
         attempt = self._running.get((job, number))
         if attempt is None or not (attempt.launch.suspends and attempt.is_whole):
             return False
-        if not stop_processes(attempt):
+        attempt.processes.stopped = stop_processes(attempt)
+        if not attempt.processes.stopped:
             return False
         attempt.claim.suspend(self._storage)
         # It has not come to its end, though it is told of with an exit.
@@ -173,6 +179,8 @@ class ParkedAttempts:
         if before.claim.inherited is not None:  # they know their devices by their environment
             devices = [[one.devices for one in x.launch.ranks] for x in (attempt, before)]
             if devices[0] != devices[1] or attempt.launch.colocated:
+                return False
+            if has_lost(before.processes.stopped):  # not of a rank: that is heard of
                 return False
         return (
             before.launch.attempt == attempt.launch.resumes

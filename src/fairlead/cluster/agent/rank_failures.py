@@ -45,6 +45,7 @@ ERROR_WORDS = re.compile(
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CLIENT_CODES = frozenset({EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC, EXIT_STORAGE})
 CLIENT_PREFIX = "fairlead: "  # how lines of the training side begin
+WARNING = "warning: "  # how a line of it begins after which it goes on
 NO_SCRIPT = 2  # exit code of a Python that cannot open its script
 MISSING_SCRIPT = re.compile(r"(?m)^(?:\S*python\S*: )(can't open file '.*': \[Errno 2\] .*)\s*\Z")
 # Words of lines that tell of an error in other ways. A line with none of them explains nothing.
@@ -282,9 +283,12 @@ def error_line(output: str) -> str:
 
 
 def _client_line(output: str) -> str:
-    """Return the last line that the training side of Fairlead has printed, without its prefix; "" = none."""
-    client_lines = [line for line in output.splitlines() if line.startswith(CLIENT_PREFIX)]
-    return one_line(client_lines[-1].removeprefix(CLIENT_PREFIX)) if client_lines else ""
+    """Return the last line that the training side of Fairlead has printed, without its prefix; "" = none. A
+    warning is no reason to leave."""
+    found = [line for line in output.splitlines() if line.startswith(CLIENT_PREFIX)]
+    lines = [line.removeprefix(CLIENT_PREFIX) for line in found]
+    reasons = [line for line in lines if not line.startswith(WARNING)]
+    return one_line(reasons[-1]) if reasons else ""
 
 
 def one_line(text: str) -> str:

@@ -45,6 +45,7 @@ class RankProcesses:
         default_factory=dict
     )  # leader -> what of its group is to save before the rest is told to end
     terminated: set[int] = field(default_factory=set)  # pids of leaders whose ranks got SIGTERM
+    stopped: frozenset[proc.Process] = frozenset()  # what stood still when it was parked as it was
     parking: RankParking = field(default_factory=RankParking)
 
     @property

@@ -47,8 +47,8 @@ class RankStack:
     """Stack of a rank: the frames of its main thread, innermost first."""
 
     rank: int
-    frames: tuple[StackFrame, ...]
-    text: str  # of all its threads
+    frames: tuple[StackFrame, ...]  # () = its process does not run
+    text: str  # of all its threads; or what is the matter with its process
 
     @property
     def waits(self) -> bool:
@@ -83,9 +83,10 @@ def where(stacks: Sequence[RankStack]) -> str:
     torch.distributed.all_reduce (train.py:57); ranks 0, 2 are in train.py:40 (load)``."""
     places: dict[str, list[int]] = {}
     for stack in sorted(stacks, key=lambda stack: stack.rank):
-        places.setdefault(_place(stack.frames), []).append(stack.rank)
+        place = f"in {_place(stack.frames)}" if stack.frames else stack.text
+        places.setdefault(place, []).append(stack.rank)
     order = sorted(places.items(), key=lambda item: (len(item[1]), item[1]))
-    return one_line("; ".join(f"{_ranks(ranks)} in {place}" for place, ranks in order))
+    return one_line("; ".join(f"{_ranks(ranks)} {place}" for place, ranks in order))
 
 
 def together(stacks: Sequence[RankStack]) -> str:

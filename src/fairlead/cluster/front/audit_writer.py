@@ -45,11 +45,16 @@ class AuditWriter:
         return future
 
     def check(self) -> None:
-        """Raises StoreError where nothing could be written last, and still cannot."""
+        """Raises StoreError where nothing could be written last, and still cannot, or the log cannot be
+        opened now."""
         if self._problem:
             self._thread.submit(self._flush).result()
         if self._problem:
             raise StoreError(f"nothing was done: {self._problem}")
+        try:
+            self._log.check()
+        except StoreError as problem:
+            raise StoreError(f"nothing was done: {problem}") from problem
 
     def _flush(self) -> None:
         with self._lock:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from fairlead.cluster.protocol.deadlines import deadline_sentence
 from fairlead.cluster.protocol.job_search import JobQuery
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.metrics import MetricCurve
-from fairlead.cluster.protocol.node_states import silence_s
+from fairlead.cluster.protocol.node_states import silence_s, suspect_after_s
 from fairlead.cluster.protocol.study import SearchView
 from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.job_views import (
@@ -37,7 +37,9 @@ from fairlead.cluster.store.job_views import (
 )
 from fairlead.cluster.store.rows import ON_DEVICES, AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
+from fairlead.model.duration_text import duration
 
+MAX_NAMED = 3  # nodes of a sentence
 _SAMPLE = msgspec.msgpack.Decoder(Sample)
 
 
@@ -144,7 +146,7 @@ class CommittedState:
             if unwritable
             else f"The scheduler has not answered for {silent_s:.0f} s.",
             f"As it was written down last, the job is {view.state}{where}{reason}.",
-            "What runs goes on meanwhile: leases are renewed.",
+            self._leases(job),
             *filter(None, [deadline_sentence(view)]),
         )
         return Explanation(
@@ -159,6 +161,27 @@ class CommittedState:
             events=story(view, attempts),
             forecast_kind="none yet",
         )
+
+    def _leases(self, job: int) -> str:
+        """A sentence on what runs meanwhile: of a job, or of all where that holds no devices."""
+        held = [one for one in self._reading().attempts(job) if one.ended_s is None and one.ordered]
+        nodes = {name for one in held for name in one.nodes} or self._table.nodes.keys()
+        if why := self._silent(nodes):
+            return f"Leases are not renewed there, and what runs saves and ends with them: {why}."
+        return "What runs goes on meanwhile: leases are renewed."
+
+    def _silent(self, nodes: Collection[str]) -> str:
+        """Which of these nodes do not report to this server; "" = all do. Only these renew leases."""
+        now, limit_s = self._table.monotonic(), suspect_after_s(self._table.heartbeat_s)
+        silent = []
+        for name in sorted(nodes):
+            node = self._table.nodes.get(name)
+            if node is None or not node.seen:
+                silent.append(f"{name} has not registered since the server was started")
+            elif now - node.seen > limit_s:
+                silent.append(f"{name} has been silent for {duration(now - node.seen)}")
+        more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
+        return "; ".join(silent[:MAX_NAMED]) + more
 
     def samples(self, since_s: float) -> list[Sample]:
         """Return the samples from this time on, oldest first."""
@@ -189,7 +212,11 @@ class CommittedState:
         obstacle = None
         if attempt is not None and status is not None and status.obstacle:
             obstacle = cannot_start({attempt.node.split(",")[0]: status.obstacle})
-        steps = row.steps
+        steps, age_s = row.steps, self._progress_age_s(row, attempt, status)
+        reason = row.reason if obstacle is None else obstacle
+        if age_s is not None and attempt is not None:
+            of = f"its steps are of {duration(age_s)} ago"
+            reason = "; ".join(filter(None, [reason, self._silent(set(attempt.nodes)), of]))
         if attempt is not None and status is not None and row.state != "completed":
             steps = self._steps(row, attempt, status)
         return job_view(
@@ -199,13 +226,13 @@ class CommittedState:
             under_way_s=under_way_s(live, self._now_s()),
             state=row.state,
             ended_s=row.ended_s,
-            reason=row.reason if obstacle is None else obstacle,
+            reason=reason,
             steps=steps,
             rates={},
             measured_rate=row.measured_rate,
             measured_on=row.measured_on,
             status=status,
-            progress_age_s=self._progress_age_s(row, attempt, status),
+            progress_age_s=age_s,
         )
 
     def _progress_age_s(

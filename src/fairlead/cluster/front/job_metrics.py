@@ -19,6 +19,7 @@ class MetricService:
         self._directory = directory
         self._logs = logs
         self._store = MetricStore(directory)
+        self._store.open()
         self._thread = ThreadPoolExecutor(1, "job-metrics")
 
     def close(self) -> None:

@@ -31,6 +31,8 @@ class AttemptEnd(StrEnum):
         return next((end for end in decided if end == state), cls.PREEMPTED)
 
 
+BY_ITSELF = "ended by itself at step "
+"""How the reason begins of a completed attempt whose job needed fewer steps than announced."""
 END_OF_AGENT_REASON = {
     EXPIRED: AttemptEnd.LEASE_EXPIRED,
     AGENT_LEAVES: AttemptEnd.AGENT_LEFT,

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from fairlead.cluster.protocol.api_models import ENDED_STATES
-from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.attempt_end import BY_ITSELF, AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -104,8 +104,10 @@ class AttemptEnds:
             # Where it stood as it was to stop says nothing of its end
             attempt.record.traceback = "" if attempt.raised is None else attempt.raised.traceback
         row.reached_step = max(row.reached_step, attempt.reached(), attempt.failed_at)
-        if completed:
-            _take_over_total(attempt)
+        how = attempt.end()
+        if completed and (early := _take_over_total(attempt)):
+            how = AttemptEnd.COMPLETED, early
+            row.reason, row.reason_node = early, ""
         keeps = row.total_steps if completed else attempt.resumable_steps()
         # Else the next one says what it goes on from
         if attempt.is_suspended:
@@ -114,7 +116,7 @@ class AttemptEnds:
         timed = row.starts_over and not attempt.reports_steps and not attempt.is_suspended
         over = attempt.progress() - keeps if timed and not completed else 0.0
         self._steps.measure(attempt)
-        self._orders.close_row(attempt, now, keeps, attempt.end())
+        self._orders.close_row(attempt, now, keeps, how)
         if over > 0:
             self._steps.count_lost_steps(attempt, over, own=True)
         self._state.registry.drop(attempt)
@@ -227,9 +229,11 @@ class AttemptEnds:
             row.rho = float((now - row.submitted_s - row.held_s) / isolated_s)
 
 
-def _take_over_total(attempt: Attempt) -> None:
+def _take_over_total(attempt: Attempt) -> str:
     """A job that has completed before its last step has needed fewer than announced: its row tells of these.
-    The core goes on by the number that it knows."""
+    The core goes on by the number that it knows. Returns that in words; "" = it has done all."""
     leader, row = attempt.leader, attempt.row
-    if leader is not None and not row.spec.unmanaged and 0 < leader.step < row.total_steps:
-        row.total_steps = float(leader.step)
+    if leader is None or row.spec.unmanaged or not 0 < leader.step < row.total_steps:
+        return ""
+    announced, row.total_steps = row.total_steps, float(leader.step)
+    return f"{BY_ITSELF}{leader.step} of {announced:.0f}"

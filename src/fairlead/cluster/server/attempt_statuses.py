@@ -79,3 +79,14 @@ def was_killed(failure: Failure | None) -> bool:
 def follows(failure: Failure | None) -> bool:
     """Return whether a rank failed for another one's end."""
     return failure is not None and failure.secondary
+
+
+def died(statuses: Iterable[AttemptStatus]) -> str:
+    """With what processes of an attempt ended in place of a save, after they were told to stop; "" = none
+    did."""
+    for status in statuses:
+        one = status.failure
+        if one is not None and one.kind in ("exit", "signal") and not one.secondary:
+            lost = status.step > max(status.saved_step, 0)
+            return status.reason + "; its work was not saved" * lost
+    return ""

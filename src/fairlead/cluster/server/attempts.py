@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.plausible import MAX_RATE
 from fairlead.cluster.server.attempt_statuses import (
     MIN_TRAINED_S,
     all_ran_s,
+    died,
     follows,
     joined,
     measured_rate,
@@ -323,17 +324,13 @@ class Attempt:
             return AttemptEnd.FAILED, f"failed: {self.blame}"
         if self.lost:
             return self.loss
-        own_reasons = [
-            status.reason
-            for status in self.statuses.values()
-            if status.reason in END_OF_AGENT_REASON
-        ]
+        own_reasons = [h.reason for h in self.statuses.values() if h.reason in END_OF_AGENT_REASON]
         if own_reasons:
             why = f"{own_reasons[0]}; {self.unsaved}" if self.unsaved else own_reasons[0]
             return END_OF_AGENT_REASON[own_reasons[0]], why
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
-        if trouble := self.unsaved or self.killed_late or self._raised_reason:
+        if trouble := self.unsaved or self.killed_late or self._died:
             return self.stop_end, f"{self.stopping}; {trouble}"
         return self.stop_end, self.stopping or "ended"
 
@@ -352,9 +349,8 @@ class Attempt:
         """How it was killed that it did not end when it was told to; "" = it was not."""
         if not self.stopping or self.completed():
             return ""
-        told, by_node = self.told_nodes, self.statuses.copy()
-        ended = [by_node[node] for node in told if node in by_node]
-        return joined([h.reason for h in ended if h.state == "ended" and was_killed(h.failure)])
+        told = list(filter(None, map(self.statuses.get, self.told_nodes)))
+        return joined([h.reason for h in told if h.state == "ended" and was_killed(h.failure)])
 
     @property
     def raised(self) -> Failure | None:
@@ -367,15 +363,19 @@ class Attempt:
     def _raised_status(self) -> AttemptStatus | None:
         if not self.stopping or self.completed():
             return None
-        for status in (self.statuses.get(node) for node in self.failed):
-            failure = None if status is None else status.failure
+        for status in filter(None, map(self.statuses.get, self.failed)):
+            failure = status.failure
             if failure is not None and failure.kind == "exception" and not failure.secondary:
                 return status
         return None
 
     @property
-    def _raised_reason(self) -> str:
-        return "" if self._raised_status is None else self._raised_status.reason
+    def _died(self) -> str:
+        """With what it ended in place of a save, after it was told to stop; "" = it did not."""
+        if (raised := self._raised_status) is not None:
+            return raised.reason
+        stopped = self.stopping and not self.completed() and not self.row.spec.unmanaged
+        return died(filter(None, map(self.statuses.get, self.failed))) if stopped else ""
 
     @property
     def told_nodes(self) -> list[str]:

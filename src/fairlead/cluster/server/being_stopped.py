@@ -33,6 +33,19 @@ def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:
     return status.reason or "its processes are being ended"
 
 
+def failed_rank(fleet: Fleet, attempt: Attempt | None) -> str:
+    """Return how a rank of a gang has failed for which its agent ends the others there; "" = none has."""
+    if attempt is None or attempt.stopping or attempt.lost:
+        return ""
+    for node in attempt.nodes:
+        status = fleet.status(node, attempt.key)
+        if status is None or status.state != "stopping":
+            continue
+        if status.reason.startswith("rank "):  # what the agent does on its own account names none
+            return status.reason
+    return ""
+
+
 def describe_stop(fleet: Fleet, attempts: Sequence[Attempt], now_s: float) -> str:
     """Return which attempt of a job is being stopped, what it holds, and where the job goes on.
     Without a full stop; "" where none is. attempts: of the job, oldest first; now_s: the cluster's time."""

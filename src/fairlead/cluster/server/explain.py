@@ -62,7 +62,8 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
             f"booked: {source.state.commit_error}."
         )
     if job.state in ("completed", "cancelled"):
-        yield f"It is {job.state}."
+        how = f": it {job.reason}" if job.state == "completed" and job.reason else ""
+        yield f"It is {job.state}{how}."
         yield from _remains(source, job)
         yield stated(job)
         return

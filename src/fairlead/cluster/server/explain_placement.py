@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.server.attempts import Attempt, holder
-from fairlead.cluster.server.being_stopped import ended_by_agent, stop_sentences
+from fairlead.cluster.server.being_stopped import ended_by_agent, failed_rank, stop_sentences
 from fairlead.cluster.server.being_stopped import place as place_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explanation_source import (
@@ -50,6 +50,9 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         why = unbooked_end(source.state.fleet, attempt)
         yield f"{why[:1].upper()}{why[1:]}."
         yield "What becomes of it is told when that is written down."
+    elif activity == "finishing" and (why := failed_rank(source.state.fleet, attempt)):
+        yield f"It is being ended on {place}: {why}."
+        yield "What becomes of it is decided when all of its processes have ended."
     elif activity == "finishing" and (ended := ended_nodes(source.state.fleet, attempt)):
         left = place_of(attempt, ended)
         how = exit_words(source.state.fleet, attempt, ended)

@@ -27,7 +27,7 @@ from fairlead.cluster.server.webhook import WebhookSender
 from fairlead.cluster.store.audit_log import DEFAULT_LIMITS, AuditLimits, AuditLog, local_entry
 from fairlead.cluster.store.rows import NodeRow, UserRow
 from fairlead.cluster.store.tokens import read_node_key
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, StoreError
 from fairlead.policies import registry
 
 SWITCH_S = 0.001  # the driver shares the interpreter with questions, and lets go of it at every row it writes
@@ -143,6 +143,10 @@ class Server:
         entries = [local_entry("add_user", f"user {user}") for user in tokens]
         if entries:
             log.append(entries)
+        try:
+            log.check()
+        except StoreError as problem:
+            _log.warning("%s: whatever is asked to be changed is refused until it can", problem)
         return tokens
 
     def _configure(self, http: socket.socket) -> Configure:

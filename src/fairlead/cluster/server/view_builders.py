@@ -26,7 +26,7 @@ from fairlead.cluster.protocol.node_states import without_foreign_jobs
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import Attempt, holder
-from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent
+from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent, failed_rank
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explain_placement import waits_for_others
 from fairlead.cluster.server.forecast_obstacles import forecast_obstacles
@@ -210,9 +210,10 @@ class ViewBuilder:
         attempt = self._state.registry.newest(row.id)
         if ended := unbooked_end(self._state.fleet, attempt):
             return ended
-        why = ended_by_agent(self._state.fleet, attempt)
+        failed = failed_rank(self._state.fleet, attempt)
+        why = failed or ended_by_agent(self._state.fleet, attempt)
         again = attempt is not None and not attempt.broken
-        if why and attempt is not None and again and attempt.finishing:
+        if why and attempt is not None and again and attempt.finishing and not failed:
             return f"its agent lets it finish, for as long as its grace: {why}"
         return f"is being ended{', and starts again' * again}: {why}" if why else ""
 

@@ -52,6 +52,13 @@ class AuditLog:
         self._limits = limits
         self._lock = threading.Lock()
 
+    def check(self) -> None:
+        """Raises StoreError where the file that is written now cannot be opened for that."""
+        try:
+            os.close(self._open())
+        except OSError as problem:
+            raise self._unwritable(problem) from problem
+
     def append(self, entries: Sequence[AuditEntry]) -> None:
         """Write entries; they are durable when it returns. Raises StoreError, and then has written none."""
         data = b"".join(_line(entry) for entry in entries)
@@ -59,7 +66,10 @@ class AuditLog:
             with self._lock, self._locked() as descriptor:
                 self._write(descriptor, data)
         except OSError as problem:
-            raise StoreError(f"{self.path}: cannot be written ({problem.strerror})") from problem
+            raise self._unwritable(problem) from problem
+
+    def _unwritable(self, problem: OSError) -> StoreError:
+        return StoreError(f"{self.path}: cannot be written ({problem.strerror})")
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,6 +72,29 @@ def check_regular(path: Path) -> None:
         raise RunError(
             f"{path}: cannot be used as the state of a cluster (it is not a regular file)"
         )
+
+
+def is_database(path: Path) -> bool:
+    """Return whether SQLite takes the file for one of its databases, as far as its beginning tells."""
+    try:
+        with closing(reader(path)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (RunError, sqlite3.OperationalError):  # it is no file, or something else is wrong
+        return True
+    except sqlite3.DatabaseError:
+        return False
+    return True
+
+
+def set_aside(path: Path) -> str:
+    """Give a damaged database a name that no other has. Returns that."""
+    number = 1
+    while os.path.lexists(aside := path.with_name(f"{path.name}.damaged-{number}")):
+        number += 1
+    path.replace(aside)
+    for tail in ("-wal", "-shm"):
+        path.with_name(path.name + tail).unlink(missing_ok=True)
+    return aside.name
 
 
 def printable(problem: object) -> str:

@@ -12,7 +12,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     NoEnd,
 )
-from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
+from fairlead.cluster.protocol.attempt_end import BY_ITSELF, LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.deadlines import standing
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.protocol.plausible import one_line, several_lines
@@ -270,8 +270,9 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
             events.append((began_s, f"attempt {attempt.attempt} {attempt.origin}"))
         if attempt.ended_s is not None:
             detailed = ": " in attempt.why or "; " in attempt.why
-            how = f"{attempt.why}{'; it ended' if detailed else ''}"
-            events.append((attempt.ended_s, f"attempt {attempt.attempt} {how} {_at(attempt)}"))
+            how = f"{attempt.why}{'; it ended' if detailed else ''} {_at(attempt)}"
+            how = attempt.why if attempt.why.startswith(BY_ITSELF) else how
+            events.append((attempt.ended_s, f"attempt {attempt.attempt} {how}"))
     if job.ended_s is not None:
         events.append((job.ended_s, job.state))
     return tuple(sorted(events, key=lambda event: event[0]))

@@ -10,6 +10,8 @@ of every two steps is kept, then of every four, and so on.
 """
 
 import json
+import logging
+import os
 import sqlite3
 import threading
 import time
@@ -29,11 +31,14 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.store.database import (
     DatabaseLayout,
     connect,
+    is_database,
     readable,
     reader,
+    set_aside,
     written_whole,
 )
 
+_log = logging.getLogger(__name__)
 FILE = "metrics.db"  # below the state directory
 MAX_POINTS = 1_000  # of one metric of one job
 _APPLICATION = 0x464C444D  # "FLDM"
@@ -96,6 +101,16 @@ class MetricStore:
         self._max_points = max_points
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Set a file aside that is no database any more: what jobs report from now on begins another. For one
+        process, as it starts."""
+        with self._lock:
+            if os.path.lexists(self.path) and not is_database(self.path):
+                aside = set_aside(self.path)
+                _log.warning(
+                    "%s: is damaged; it is now %s, and metrics begin anew", self.path, aside
+                )
 
     def close(self) -> None:
         """Let go of the file; the next call opens it again."""

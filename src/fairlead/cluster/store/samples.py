@@ -5,7 +5,6 @@ synced, so that a sample costs no wait for the disk.
 """
 
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from fairlead.cluster.store.database import (
     connect,
     readable,
     reader,
+    set_aside,
     written_whole,
 )
 from fairlead.errors import RunError, StoreError
@@ -76,14 +76,9 @@ class Samples:
     def _start_anew(self, problem: Exception) -> None:
         """Set a damaged file aside, under a name that no other has, and begin another."""
         self._close()
-        number = 1
-        while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.damaged-{number}")):
-            number += 1
-        self.path.replace(aside)
-        for tail in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + tail).unlink(missing_ok=True)
+        aside = set_aside(self.path)
         self._connection = self._connect()
-        _log.warning("%s; it is now %s, and the plots begin anew", problem, aside.name)
+        _log.warning("%s; it is now %s, and the plots begin anew", problem, aside)
 
     def _close(self) -> None:
         if self._connection is not None:

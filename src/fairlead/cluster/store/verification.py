@@ -158,7 +158,11 @@ def missing(path: Path, mark: Mark | None) -> DamageError:
     """There is no database, though there was one."""
     what = "is missing" if not path.exists() else "is empty"
     number = "" if mark is None else f", but commit {mark.number} was acknowledged"
-    log = " (the newest commits are in its log, state.db-wal)" if path.exists() else ""
+    wal, log = path.with_name(f"{path.name}-wal"), ""
+    if path.exists():
+        has_some = wal.exists() and wal.stat().st_size > 0
+        where = "are in its log, state.db-wal" if has_some else "may have been in state.db-wal"
+        log = f" (the newest commits {where}{'' if has_some else ', which is empty too'})"
     return DamageError(path, f"{what}{number}{log}")
 
 
