@@ -242,6 +242,47 @@ def test_elastic_jobs_come_and_go_among_rigid_ones() -> None:
     assert max(seen.numbers[3]) == 2
 
 
+def test_a_job_that_is_left_alone_grows_however_long_a_start_takes() -> None:
+    """Job 0 has half of the devices until job 1 ends at 1,000 s, and all of them from the next round on."""
+    jobs = [Arrival(0.0, job(0, 400_000)), Arrival(0.0, job(1, 18_000))]
+    seen = Seen()
+    fairlead.simulate(
+        jobs,
+        cluster(4),
+        "las_aware",
+        throughputs=TABLE,
+        round_s=100.0,
+        ground_truth=fairlead.GroundTruth(restart_costs=fairlead.RestartCosts(600.0)),
+        observers=[seen],
+    )
+    assert seen.numbers[0][: len(seen.numbers[1])] == seen.numbers[1]
+    assert set(seen.numbers[1]) == {2}
+    assert set(seen.numbers[0][len(seen.numbers[1]) :]) == {4}
+
+
+def test_where_shares_promise_more_than_rounds_can_give_all_are_behind_alike() -> None:
+    """By their shares two jobs have a device of the four each all the time, and one has all four of them half
+    of the time, 10 steps/s each: no round has both. Rounds take turns; a mix of 2 : 1 gives each 6.7 to 7."""
+    table = Throughputs(
+        (SlotType("v100"),),
+        job_types(("one", 1), ("big", 1), ("big", 4)),
+        np.array([[10.0], [1.0], [20.0]]),
+    )
+    ones = [Arrival(0.0, Job(JobId(i), "one", 1, 1e7, devices=(1,))) for i in range(2)]
+    result = fairlead.simulate(
+        [*ones, Arrival(0.0, Job(JobId(2), "big", 1, 1e7, devices=(1, 4)))],
+        cluster(4),
+        "las_aware",
+        throughputs=table,
+        round_s=100.0,
+        stop_at_s=100_000.0,
+        ground_truth=fairlead.GroundTruth(restart_costs=fairlead.RestartCosts(30.0)),
+    )
+    done = dict(result.jobs.select("job", "steps_done").iter_rows())
+    assert [done[i] / 100_000 for i in range(3)] == pytest.approx([6.8] * 3, abs=0.4)
+    assert result.jobs["restarts"].sum() < 150
+
+
 def test_policies_without_rates_keep_the_number() -> None:
     seen = Seen()
     fairlead.simulate(

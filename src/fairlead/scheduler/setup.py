@@ -33,6 +33,7 @@ class PolicyTraits(BasePolicy):
     strict: bool = False
     solve_every_s: float | None = None
     weighs_prices: bool = False
+    elastic: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Never called: in a replay the allocations are events."""
@@ -68,6 +69,7 @@ def traits_of(policy: Policy) -> PolicyTraits:
         strict=optional.strict,
         solve_every_s=optional.solve_every_s,
         weighs_prices=optional.weighs_prices,
+        elastic=optional.elastic,
     )
 
 

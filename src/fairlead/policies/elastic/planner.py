@@ -59,7 +59,7 @@ class ElasticPlanner(RoundsOnlyPlanner):
             return RoundPlan(none, none), ElasticState()
         ids = snapshot.jobs.tolist()
         starts = np.array([state.starts.get(job, 0) for job in ids], np.int64)
-        options = _options_of(snapshot)
+        options = configurations_of(snapshot)
         given = _round_of(snapshot, options, starts)
         chosen = self.decide(given)
         runs = np.flatnonzero(chosen >= 0)
@@ -72,7 +72,7 @@ class ElasticPlanner(RoundsOnlyPlanner):
         return plan, ElasticState(dict(zip(ids, starts.tolist(), strict=True)))
 
 
-class _Options(NamedTuple):
+class Configurations(NamedTuple):
     """The configurations of the jobs of a snapshot."""
 
     accelerator: Ints  # (configurations,)
@@ -80,8 +80,20 @@ class _Options(NamedTuple):
     rate: Floats  # (jobs, configurations) steps/s, 0 = may not run so
     slot: Ints  # (jobs, configurations) with that rate
 
+    def column_of(self, snapshot: Snapshot, runs: Ints) -> Ints:
+        """(runs,) the configurations of these jobs, which run."""
+        accelerator = snapshot.accelerator_of_slot[snapshot.running_on[runs]]
+        return self.column_of_choice(
+            snapshot.job_scale[runs], accelerator, types=len(snapshot.capacity)
+        )
 
-def _options_of(snapshot: Snapshot) -> _Options:
+    def column_of_choice(self, devices: Ints, accelerator: Ints | int, types: int) -> Ints:
+        """(choices,) the configurations of these numbers of devices on these accelerator types."""
+        return np.asarray(np.searchsorted(self.devices[::types], devices) * types + accelerator)
+
+
+def configurations_of(snapshot: Snapshot) -> Configurations:
+    """The configurations of a snapshot's jobs."""
     job, devices, job_type = _numbers_of(snapshot)
     numbers, column = np.unique(devices, return_inverse=True)
     types = len(snapshot.capacity)
@@ -92,7 +104,7 @@ def _options_of(snapshot: Snapshot) -> _Options:
         better = here > rate[job, column, accelerator]
         at = job[better], column[better], accelerator
         rate[at], slot[at] = here[better], s
-    return _Options(
+    return Configurations(
         accelerator=np.tile(np.arange(types), len(numbers)),
         devices=np.repeat(numbers, types),
         rate=rate.reshape(len(snapshot.jobs), -1),
@@ -114,12 +126,10 @@ def _numbers_of(snapshot: Snapshot) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def _round_of(snapshot: Snapshot, options: _Options, starts: Ints) -> ElasticRound:
+def _round_of(snapshot: Snapshot, options: Configurations, starts: Ints) -> ElasticRound:
     present = np.full(len(snapshot.jobs), -1, np.int64)
     runs = np.flatnonzero(snapshot.running_on >= 0)
-    accelerator = snapshot.accelerator_of_slot[snapshot.running_on[runs]]
-    number = np.searchsorted(options.devices, snapshot.job_scale[runs])
-    present[runs] = number + accelerator
+    present[runs] = options.column_of(snapshot, runs)
     slowest = np.where(options.rate > 0, options.rate, np.inf).min(axis=1)
     return ElasticRound(
         goodput=options.rate,

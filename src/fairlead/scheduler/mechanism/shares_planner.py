@@ -112,9 +112,8 @@ class SharesPlanner:
     ) -> NumberAccounts:
         choices = NumberChoices.of(snapshot)
         numbers = (state.numbers or NumberAccounts.begin(snapshot)).at(snapshot, choices)
-        seen = numbers.seen_by_mechanism(snapshot, choices)
-        settled = self.accounting.settle(seen, snapshot.now_s - state.settled_s)
-        return numbers.settled(settled, answer)
+        elapsed_s = snapshot.now_s - state.settled_s
+        return numbers.settled(snapshot, choices, answer, elapsed_s, self.settings)
 
     def accounts(self, snapshot: Snapshot, state: SharesState) -> Accounts:
         """Return the accounts that ``settle`` would return; nothing changes."""
@@ -146,14 +145,13 @@ class SharesPlanner:
         if self.settings.fluid:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
-        if state.numbers is None:
+        if not len(snapshot.jobs) or not self._decides_numbers(snapshot):
             return self._plan_groups(snapshot, state)
+        state.numbers = state.numbers or NumberAccounts.begin(snapshot)
         choices = NumberChoices.of(snapshot)
         state.numbers = state.numbers.at(snapshot, choices)
-        seen = state.numbers.seen_by_mechanism(snapshot, choices)
-        plan, state = self._plan_groups(seen, state)
-        rows = plan.job_group
-        return replace(plan, job_group=choices.job[rows], scale=choices.devices[rows]), state
+        elapsed_s = snapshot.now_s - state.settled_s
+        return state.numbers.plan(snapshot, choices, elapsed_s, self.settings), state
 
     def _plan_groups(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
         """The next round of the snapshot's job groups."""
