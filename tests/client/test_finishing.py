@@ -14,6 +14,7 @@ from fairlead.client.messages import (
     RankEnded,
     StopRank,
 )
+from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.errors import ConfigError
 from tests.client.training import Script, agent
 
@@ -156,6 +157,7 @@ def test_the_agent_is_told_that_the_steps_are_done_and_may_stop_what_follows(
         ]
         assert (held.finished, held.preempted, held.reason) == (False, True, "preempted")
         again = Script()
+        monkeypatch.setattr(OPEN_LOOP, "_begun", None)  # as in another process
         second = lease(again, folder)
         assert (train(second), again.digest) == (0, "half of the evaluation")
         assert second.finished

@@ -23,6 +23,7 @@ from fairlead.client.messages import (
     Save,
     StopRank,
 )
+from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.errors import ConfigError
 from tests.client.training import Script, agent
 
@@ -90,6 +91,7 @@ def test_stop_saves_and_exits_with_0_and_the_next_start_goes_on(
         before = served.received(Progress)[-1]
         assert isinstance(before, Progress)
         assert (before.saving, before.step) == (True, first.step), "from here on it does not train"
+        monkeypatch.setattr(OPEN_LOOP, "_begun", None)  # as in another process
         second = lease(script, folder)
         assert train(second, after=lambda held: held.complete()) == 0
         assert second.step == first.step + 1

@@ -240,7 +240,7 @@ except ValueError:
     assert [(end.step, end.completed) for end in run.ends] == [(4, True)]
 
 
-def test_a_process_that_was_told_to_stop_has_not_ended_by_itself(run: Run) -> None:
+def test_a_process_that_ends_by_itself_is_done_though_it_was_told_to_stop(run: Run) -> None:
     waits = EARLY + "\nwrite('left')\nwhile not (here / 'go').exists():\n    time.sleep(0.01)\n"
     process = subprocess.Popen(
         [sys.executable, "-c", HEAD + waits, str(run.here)],
@@ -252,7 +252,21 @@ def test_a_process_that_was_told_to_stop_has_not_ended_by_itself(run: Run) -> No
     (run.here / "go").touch()
     assert process.wait(120.0) == 0
     run.served.wait_for(RankEnded, within_s=20.0)
-    assert [(e.step, e.completed, e.reason) for e in run.ends] == [(12, False, "preempted")]
+    assert [(e.step, e.completed, e.reason) for e in run.ends] == [(12, True, "")]
+
+
+SECOND = """
+for part in range(2):
+    for x in batches(epochs=1):
+        step(x)
+    write(f"part {part}")
+"""
+
+
+def test_a_second_loop_of_a_process_is_refused(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run.start(SECOND) == 1
+    assert run.log[-2:] == ["10 9", "part 0"]
+    assert "ConfigError: this process has had a training loop already" in capfd.readouterr().err
 
 
 def test_by_hand_a_loop_that_is_left_goes_on_in_the_next_start(folder: Path) -> None:

@@ -73,7 +73,9 @@ def test_a_job_grows_and_shrinks_and_does_each_step_once(
         other = submit(client, paths[1])
         until(lambda: numbers(paths[0])[-1] == 2 and 2 in numbers(paths[1]))
         third = submit(client, paths[2])
-        until(lambda: 1 in numbers(paths[2]) + numbers(paths[1]) + numbers(paths[0]))
+        until(lambda: bool(numbers(paths[2])))
+        if options is POLLUX:  # which leaves nobody without devices
+            until(lambda: 1 in numbers(paths[2]) + numbers(paths[1]) + numbers(paths[0]))
         client.cancel(other)
         client.cancel(third)
         until(lambda: numbers(paths[0])[-1] == 4)

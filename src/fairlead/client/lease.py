@@ -188,9 +188,11 @@ class Lease:
         if self._is_entered:
             where = f"the lease was left at step {self.step}, and is entered once"
             raise ConfigError(f"{where}: an outer loop has to be within its with block")
+        environment = read_rank_environment(os.environ)
+        if environment.socket:
+            OPEN_LOOP.refuse_another(environment.socket)
         OPEN_LOOP.opened(self)
-        self._is_entered = True
-        self._environment = environment = read_rank_environment(os.environ)
+        self._is_entered, self._environment = True, environment
         crash.install(lambda: self.step)
         stacks.register()
         if self._on_stop != "return":
@@ -240,7 +242,7 @@ class Lease:
             return
         self._count()
         if self._loop.begun or self.step >= self.job_size.last_step:
-            self._role.leave(self.step, "SIGTERM" if self._sigterm.is_received else "")
+            self._role.leave(self.step, "")
         self._release()
 
     def next(self) -> bool:

@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Protocol
 
+from fairlead.errors import ConfigError
+
 
 class LeavableLoop(Protocol):
     """A loop that has begun."""
@@ -26,6 +28,19 @@ class OpenLoop:
         self._loop: LeavableLoop | None = None
         self._pid = 0  # of the process in which it began: its forks do not train
         self._is_watched = False
+        self._begun: tuple[int, str] | None = None  # process and socket of the last one
+
+    def refuse_another(self, socket: str) -> None:
+        """Note that a job's loop begins in this process. Raises ConfigError where it has had one: what is
+        saved and counted is of one loop, and the second would begin where the first one has ended. socket:
+        of its agent."""
+        begun = os.getpid(), socket
+        if begun == self._begun:
+            raise ConfigError(
+                "this process has had a training loop already, and the scheduler saves and counts the steps "
+                "of one: train all epochs by one iterator, or submit a job for each part"
+            )
+        self._begun = begun
 
     def opened(self, loop: LeavableLoop) -> None:
         """A loop begins; one before it is over."""

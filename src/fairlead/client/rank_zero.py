@@ -219,12 +219,13 @@ class RankZero:
         tell(self._end_of(step, completed, reason))
 
     def leave(self, step: int, why: str) -> None:
-        """The last word to the agent. What it has told this process first counts more."""
+        """The last word to the agent. A script that ends by itself is done, also where it was told to stop
+        meanwhile: it had left its loop, and there is nothing that another attempt could do better."""
         self._link.poll(monotonic())
         if self._link.refused:
             return
         expired = EXPIRED if monotonic() >= self._link.lease_end else ""
-        reason = self._link.stop or why or expired
+        reason = self._link.stop or why if why else expired
         self._link.finish(self._end_of(step, not reason, reason))
 
     def park(self, step: int, reason: str) -> None:

@@ -191,14 +191,14 @@ class Retries:
         return 0.0 if status is None else status.ran_s
 
     def _progressed(self, attempt: Attempt) -> bool:
-        """Return whether an attempt that has ended trained for a round, or its job has more saved than at its
-        last failure. It does not matter which attempt saved that and how it ended: after a loss it may be
-        known only since the next one was loaded."""
+        """Return whether a job has more saved than at its last failure; of one that saves nothing, whether
+        the attempt that has ended trained for a round. It does not matter which attempt saved and how it
+        ended: after a loss it may be known only since the next one was loaded."""
         row, record = attempt.row, attempt.record
         failed_at = row.recent_failures[-1].kept_step if row.recent_failures else -1.0
         before = record.from_step if failed_at < 0 else min(failed_at, record.from_step)
-        if _saves(row) and attempt.resumable_steps() > before:
-            return True
+        if _saves(row):  # what is not kept is no progress: it would be done for ever
+            return attempt.resumable_steps() > before
         if attempt.unsaved:
             return False  # what is lost is no progress
         return self._trained_s(attempt) >= self._state.round_s

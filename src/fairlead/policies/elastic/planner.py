@@ -72,7 +72,7 @@ class ElasticPlanner(RoundsOnlyPlanner):
         return plan, ElasticState(dict(zip(ids, starts.tolist(), strict=True)))
 
 
-class Configurations(NamedTuple):
+class JobConfigurations(NamedTuple):
     """The configurations of the jobs of a snapshot."""
 
     accelerator: Ints  # (configurations,)
@@ -92,7 +92,7 @@ class Configurations(NamedTuple):
         return np.asarray(np.searchsorted(self.devices[::types], devices) * types + accelerator)
 
 
-def configurations_of(snapshot: Snapshot) -> Configurations:
+def configurations_of(snapshot: Snapshot) -> JobConfigurations:
     """The configurations of a snapshot's jobs."""
     job, devices, job_type = _numbers_of(snapshot)
     numbers, column = np.unique(devices, return_inverse=True)
@@ -104,7 +104,7 @@ def configurations_of(snapshot: Snapshot) -> Configurations:
         better = here > rate[job, column, accelerator]
         at = job[better], column[better], accelerator
         rate[at], slot[at] = here[better], s
-    return Configurations(
+    return JobConfigurations(
         accelerator=np.tile(np.arange(types), len(numbers)),
         devices=np.repeat(numbers, types),
         rate=rate.reshape(len(snapshot.jobs), -1),
@@ -126,7 +126,7 @@ def _numbers_of(snapshot: Snapshot) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def _round_of(snapshot: Snapshot, options: Configurations, starts: Ints) -> ElasticRound:
+def _round_of(snapshot: Snapshot, options: JobConfigurations, starts: Ints) -> ElasticRound:
     present = np.full(len(snapshot.jobs), -1, np.int64)
     runs = np.flatnonzero(snapshot.running_on >= 0)
     present[runs] = options.column_of(snapshot, runs)

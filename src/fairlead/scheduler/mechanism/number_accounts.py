@@ -24,7 +24,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.elastic.configuration_shares import NumberChoices
-from fairlead.policies.elastic.planner import Configurations, configurations_of
+from fairlead.policies.elastic.planner import JobConfigurations, configurations_of
 from fairlead.policies.solve.multiple_choice import MultipleChoice, solve_multiple_choice
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 
@@ -148,7 +148,7 @@ class NumberAccounts:
         return np.bincount(choices.job, steps, len(self.seen_job)).astype(np.float64)
 
     def _has_share(
-        self, snapshot: Snapshot, choices: NumberChoices, given: Configurations
+        self, snapshot: Snapshot, choices: NumberChoices, given: JobConfigurations
     ) -> Bools:
         """(jobs, configurations) whether a job has a share there, on any slot type of that type."""
         found, types = np.zeros(given.rate.shape, np.bool_), len(snapshot.capacity)
