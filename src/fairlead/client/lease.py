@@ -189,9 +189,7 @@ class Lease:
             where = f"the lease was left at step {self.step}, and is entered once"
             raise ConfigError(f"{where}: an outer loop has to be within its with block")
         environment = read_rank_environment(os.environ)
-        if environment.socket:
-            OPEN_LOOP.refuse_another(environment.socket)
-        OPEN_LOOP.opened(self)
+        OPEN_LOOP.opened(self, environment.socket)
         self._is_entered, self._environment = True, environment
         crash.install(lambda: self.step)
         stacks.register()

@@ -30,20 +30,17 @@ class OpenLoop:
         self._is_watched = False
         self._begun: tuple[int, str] | None = None  # process and socket of the last one
 
-    def refuse_another(self, socket: str) -> None:
-        """Note that a job's loop begins in this process. Raises ConfigError where it has had one: what is
-        saved and counted is of one loop, and the second would begin where the first one has ended. socket:
-        of its agent."""
+    def opened(self, loop: LeavableLoop, socket: str) -> None:
+        """A loop begins; one before it is over. socket: of its agent, "" = there is none. Raises ConfigError
+        where a job's process has had one: what is saved and counted is of one loop, and the second would
+        begin where the first one has ended."""
         begun = os.getpid(), socket
-        if begun == self._begun:
+        if socket and begun == self._begun:
             raise ConfigError(
                 "this process has had a training loop already, and the scheduler saves and counts the steps "
                 "of one: train all epochs by one iterator, or submit a job for each part"
             )
         self._begun = begun
-
-    def opened(self, loop: LeavableLoop) -> None:
-        """A loop begins; one before it is over."""
         if self._loop is not None and self._pid == os.getpid():
             self._loop.let_go()
         self._loop, self._pid = loop, os.getpid()

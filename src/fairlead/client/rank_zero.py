@@ -219,8 +219,7 @@ class RankZero:
         tell(self._end_of(step, completed, reason))
 
     def leave(self, step: int, why: str) -> None:
-        """The last word to the agent. A script that ends by itself is done, also where it was told to stop
-        meanwhile: it had left its loop, and there is nothing that another attempt could do better."""
+        """The last word to the agent. Who has left the loop and ends is done, though told to stop since."""
         self._link.poll(monotonic())
         if self._link.refused:
             return
