@@ -330,11 +330,11 @@ def _is_let_go(cluster: EngineNodes, job: int) -> bool:
     return cluster.do(told)
 
 
-@pytest.mark.parametrize(("waited_s", "in_a_row"), [(9_900.0, 2), (-1.0, 1)])
-def test_the_wait_for_devices_is_no_training(
-    tmp_path: Path, waited_s: float, in_a_row: int
+@pytest.mark.parametrize(("saved_step", "in_a_row"), [(-1, 2), (3, 1)])
+def test_what_is_not_kept_ends_no_row_of_failures(
+    tmp_path: Path, saved_step: int, in_a_row: int
 ) -> None:
-    """A job that trained for a round before it failed has begun a new row of failures."""
+    """However long a job trained before it failed: without a checkpoint it would do so for ever."""
     with engine_nodes(tmp_path, 600.0) as cluster:
         cluster.service.engine.parts.jobs.retries.backoff = Backoff(0.01, 0.01)
         registry, node = cluster.service.engine.state.registry, cluster.node("one")
@@ -342,7 +342,7 @@ def test_the_wait_for_devices_is_no_training(
         node.register()
         _fail(cluster, node, job, 1)
         cluster.until(lambda: (job, 2) in node.statuses)
-        told: dict[str, Any] = {"loaded_step": 0, "step": 5, "wait_s": waited_s}
+        told: dict[str, Any] = {"loaded_step": 0, "step": 5, "saved_step": saved_step}
         node.run(job, 2, **told)
         cluster.until(lambda: cluster.job(job).steps == 5)
 

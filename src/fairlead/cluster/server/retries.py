@@ -21,7 +21,6 @@ from fairlead.cluster.server.start_facts import (
     program_run,
     public_reason,
     reached,
-    stood_still,
 )
 from fairlead.cluster.server.start_times import ProgramStarts
 from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
@@ -201,24 +200,8 @@ class Retries:
             return attempt.resumable_steps() > before
         if attempt.unsaved:
             return False  # what is lost is no progress
-        return self._trained_s(attempt) >= self._state.round_s
-
-    def _trained_s(self, attempt: Attempt) -> float:
-        """Seconds for which an attempt that has ended trained, as far as is known, with the time until its
-        first step; 0 = it did not, or nobody knows. While it waited for its devices, its node was silent, or
-        it stood still, it did not train."""
-        if attempt.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
-            return 0.0 if attempt.failure() else self._worked_s(attempt)
-        if attempt.record.trained_s is None:
-            return 0.0
-        leader, still_s, silent_s = attempt.leader, 0.0, 0.0
-        waited_s = max(attempt.record.wait_s if leader is None else leader.wait_s, 0.0)
-        if leader is not None and stood_still(attempt):
-            still_s = max(leader.step_age_s, 0.0)
-        if attempt.lost or still_s:
-            silent_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
-        lasted_s = self._state.now_s() - attempt.record.began_s
-        return lasted_s - waited_s - silent_s - still_s
+        # whether a program that failed trained or only ran nobody knows
+        return not attempt.failure() and self._worked_s(attempt) >= self._state.round_s
 
     def ended(self, attempt: Attempt, reason: str) -> None:
         """An attempt is over and booked. reason: why it failed, "" = it did not."""
