@@ -31,6 +31,7 @@ from fairlead.client.messages import (
     RankEnded,
     StopRank,
 )
+from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.client.stub_agent import StubAgent
 from fairlead.errors import ConfigError
 
@@ -118,6 +119,7 @@ def under_an_agent(folder: Path) -> None:
         first = Script(folder).run(pause_s=0.03)  # longer than the lease, which is renewed
         assert first.preempted, "the agent has said so"
         assert 5 < first.step < STEPS, first.step
+        OPEN_LOOP._begun = None  # as in another process
         script = Script(folder)
         assert script.run().completed
         script.check()

@@ -47,12 +47,6 @@ def reached(attempt: Attempt) -> float:
     return float(leader.step) if leader is not None and leader.loaded_step >= 0 else -1.0
 
 
-def stood_still(attempt: Attempt) -> bool:
-    """Return whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
-    _, failure = attempt.root_failure()
-    return attempt.stalled or (failure is not None and failure.kind == "stalled")
-
-
 def waited_s(attempt: Attempt) -> float:
     """Seconds that an attempt waited for its devices, as far as is known."""
     return 0.0 if attempt.leader is None else max(attempt.leader.wait_s, 0.0)
