@@ -7,6 +7,7 @@ with steps that do nothing (so that microseconds show), then with steps of 10 ms
 steps is that of a real job). Preemption: the NumPy example, stopped and started again by its agent.
 """
 
+import multiprocessing
 import os
 import signal
 import statistics
@@ -84,12 +85,14 @@ def with_agent(work: Callable[[Path], None]) -> None:
 
 
 def per_step(folder: Path) -> None:
-    """Both comparisons."""
+    """Both comparisons, each turn in a process of its own: one has one loop."""
+    forked = multiprocessing.get_context("fork")
     for steps, step_s, turns in ((EMPTY_STEPS, 0.0, TURNS), (REAL_STEPS, STEP_S, REAL_TURNS)):
         extra = []
         for turn in range(turns):
             os.environ["FAIRLEAD_CHECKPOINT_DIR"] = str(folder / f"{steps}-{turn}")
-            extra.append(compare(steps, step_s))
+            with forked.Pool(1) as pool:
+                extra.append(pool.apply(compare, (steps, step_s)))
         middle, spread = statistics.median(extra), statistics.stdev(extra)
         part = f", {middle / step_s:.3%} of the step" if step_s else ""
         print(
