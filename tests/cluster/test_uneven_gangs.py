@@ -54,6 +54,7 @@ def test_a_gang_of_which_a_rank_is_killed_is_not_complete_whatever_the_other_has
         client.pause(job)
         until(lambda: client.job(job).state != "running")
         assert client.job(job).state == "paused"
+        until(lambda: all(row.end is not None for row in client.attempts(job)))
         assert not _lines(folder, "1.ended")
         (folder / "ends").write_text("01")
         client.resume(job)
