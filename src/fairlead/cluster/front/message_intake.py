@@ -8,9 +8,10 @@ bounded by the window of its stream (``STREAM_WINDOW``).
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 OF_ONE_CALLER = 4  # messages that are received at once
+OF_ONE_ADDRESS = 32  # of all nodes there that share a token
 OF_ALL_CALLERS = 64
 RECEIVE_TIMEOUT_S = 30.0  # for a message to become whole
 STREAMS = 32  # calls of one connection at once; an agent waits with further ones
@@ -21,7 +22,7 @@ STREAM_WINDOW = (1 << 16) - 1  # bytes of a call that are taken in before its me
 class _Line:
     """The messages of one caller."""
 
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_ONE_CALLER))
+    slots: asyncio.Semaphore
     calls: int = 0  # that receive, or wait for that
 
 
@@ -39,10 +40,10 @@ class MessageIntake:
         return sum(line.calls for line in self._lines.values())
 
     @asynccontextmanager
-    async def slot(self, caller: str) -> AsyncIterator[None]:
-        """Wait until this caller may receive a message, which is to be done in the block. Raises TimeoutError
-        where that takes longer than ``RECEIVE_TIMEOUT_S``."""
-        line = self._lines.setdefault(caller, _Line())
+    async def slot(self, caller: str, most: int = OF_ONE_CALLER) -> AsyncIterator[None]:
+        """Wait until this caller may receive a message, which is to be done in the block. most: at once.
+        Raises TimeoutError where that takes longer than ``RECEIVE_TIMEOUT_S``."""
+        line = self._lines.setdefault(caller, _Line(asyncio.Semaphore(most)))
         line.calls += 1
         try:
             async with line.slots, self._all:

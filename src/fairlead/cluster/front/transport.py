@@ -16,7 +16,13 @@ import msgspec
 
 from fairlead.cluster.front.audit import AgentCall, AuditAgent
 from fairlead.cluster.front.facade import InvalidTokenError, TooManyError
-from fairlead.cluster.front.message_intake import STREAM_WINDOW, STREAMS, MessageIntake
+from fairlead.cluster.front.message_intake import (
+    OF_ONE_ADDRESS,
+    OF_ONE_CALLER,
+    STREAM_WINDOW,
+    STREAMS,
+    MessageIntake,
+)
 from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.front.request_timeout import HANDSHAKE_TIMEOUT_S
 from fairlead.cluster.protocol.access import Caller, TokenKind
@@ -206,9 +212,11 @@ class AgentServer:
     async def _receive(self, context: _Context, caller: Caller) -> bytes:
         """Return the message of a call."""
         # Nodes that are not enrolled share a token, and a slow one of them must not hold up the others
-        host = "" if caller.token_kind == "own" else context.peer().rpartition(":")[0]
+        own = caller.token_kind == "own"
+        host = "" if own else context.peer().rpartition(":")[0]
+        most = OF_ONE_CALLER if own else OF_ONE_ADDRESS
         try:
-            async with self._intake.slot(f"{caller.user} {host}"):
+            async with self._intake.slot(f"{caller.user} {host}", most):
                 data = await context.read()
         except TimeoutError:
             raise InputError("the message did not become whole in time") from None
