@@ -30,7 +30,7 @@ from fairlead.cluster.protocol.messages import (
     WatchRequest,
     Welcome,
 )
-from fairlead.errors import ConfigError, StaleError
+from fairlead.errors import ConfigError, StaleError, StoreError
 
 WAIT_S = 120.0  # for a slow machine
 TOKEN = "secret-of-the-agents"
@@ -46,6 +46,8 @@ class Server:
         """largest: bytes of a message that it takes."""
         self.lease_s = lease_s
         self.grants = True
+        self.is_away = False  # is it about to come up, and answers no call?
+        self.takes_metrics = True
         self.heartbeat_s = 0.2
         self.gap_s = 0.0
         self.ahead_s = 0.0  # its clock
@@ -116,7 +118,12 @@ class Server:
     def needs_own_token(self, node: str) -> bool:
         return node in self.tokens
 
+    def _check_here(self) -> None:
+        if self.is_away:
+            raise StoreError("away")
+
     async def register(self, message: Register, *, token: TokenKind) -> Welcome:
+        self._check_here()
         self.registered.append(message)
         enrols = token == "enrolment"
         self.enrolled.append(enrols)
@@ -134,6 +141,7 @@ class Server:
         )
 
     async def report(self, message: NodeReport) -> Orders:
+        self._check_here()
         if not self.registered or message.incarnation != self.registered[-1].incarnation:
             raise StaleError(f"node {message.node!r}: register again")
         if self.refuses(message):
@@ -163,6 +171,8 @@ class Server:
         return LogOffset(offset=self._ends[key])
 
     async def metrics(self, message: MetricChunk) -> LogOffset:
+        if not self.takes_metrics:
+            raise StoreError("full")
         key = message.job, message.attempt
         kept = self.metric_lines.get(key, b"")
         self.metric_lines[key] = kept + message.data[len(kept) - message.offset :]

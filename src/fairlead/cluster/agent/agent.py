@@ -216,6 +216,7 @@ class Agent:
             health=self._health,
             trials=self._trials,
             memory=self._memory,
+            has_untold_metrics=self._logs.has_untold_metrics,
         )
         return ServerSession(
             self._options,

@@ -212,6 +212,10 @@ class Logs:
             metrics_told = await self._metrics.send(client, node, incarnation)
             return await self._send(client, node, incarnation) and metrics_told
 
+    def has_untold_metrics(self, job: int) -> bool:
+        """Return whether something that a job has reported is still to be told."""
+        return self._metrics.has_untold(job)
+
     async def send_metrics(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new of what jobs have reported. Returns and raises as ``send``."""
         async with self._sending:

@@ -68,6 +68,12 @@ class MetricFiles:
         """Its file is removed, or about to be."""
         self._files.pop(key, None)
 
+    def has_untold(self, job: int) -> bool:
+        """Return whether something that a job has reported is still to be told. The server may have it from
+        an earlier agent."""
+        files = (file for key, file in self._files.items() if key[0] == job)
+        return any(not file.refused and file.piece() for file in files)
+
     async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell some pieces of each that has grown. Returns whether all is told. Raises UnreachableError,
         RegisterAgainError."""

@@ -1,7 +1,7 @@
 """The starts that a node holds, from the order to run them until the server forgets them."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -103,11 +103,16 @@ class NodeAttempts:
         return {port for attempt in self if not attempt.ended for port in attempt.addresses.ports}
 
     # --- what is told ----------------------------------------------------------------------------
-    def statuses(self) -> tuple[AttemptStatus, ...]:
-        """All, as the server accepts it."""
+    def statuses(self, held_back: Collection[AttemptKey] = ()) -> tuple[AttemptStatus, ...]:
+        """All, as the server accepts it. held_back: those of which it shall not hear yet that they have
+        ended."""
         now = time.monotonic()
         earlier = (kept.status_now() for kept in self._earlier.values())
-        return self.sendable(chain(earlier, (one.status(now) for one in self)))
+        return self.sendable(chain(earlier, (one.status(now) for one in self)), held_back)
+
+    def ended(self) -> set[Key]:
+        """Return those that have ended, also under an earlier run of the agent."""
+        return {attempt.key for attempt in self if attempt.ended} | set(self._earlier)
 
     def running_ranks(self) -> dict[AttemptKey, tuple[Rank, ...]]:
         """The ranks here of those that run."""

@@ -1,6 +1,7 @@
 """The messages in which an agent tells the server of its node: registrations and reports."""
 
 import time
+from collections.abc import Callable
 
 import fairlead
 from fairlead.cluster.agent.health import HealthChecks, HealthReport
@@ -15,6 +16,7 @@ from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.protocol.messages import PROTOCOL, NodeReport, Register
 
+HOLD_BACK_S = 10.0  # that an end waits, in reports, for what its job reported to be told
 _MAX_REPORTED = 64  # of what may be many: incarnations of earlier agents, problems
 
 
@@ -32,7 +34,9 @@ class NodeReports:
         health: HealthChecks,
         trials: StartTrials,
         memory: PositionMemory,
+        has_untold_metrics: Callable[[int], bool],
     ) -> None:
+        """has_untold_metrics: whether the server is still to be told of something that a job has reported."""
         self.incarnation = incarnation
         self.leaving = False  # all jobs have ended, and the server is to know that it ends
         self._options = options
@@ -44,9 +48,12 @@ class NodeReports:
         self._memory = memory
         self._seq = 0
         self._told_ends: set[Key] = set()  # attempts whose ends the server has been told of
+        self._has_untold_metrics = has_untold_metrics
+        self._held_back_s: dict[Key, float] = {}  # since when (monotonic) the end of an attempt is
 
     def registration(self) -> Register:
-        """The first message."""
+        """The first message. A server that has only just come up may hear it before it takes metrics, so no
+        end is told that these would come behind: the value of a trial is its last one."""
         options = self._options
         return Register(
             protocol=PROTOCOL,
@@ -57,7 +64,7 @@ class NodeReports:
             accelerator=options.devices.accelerator,
             devices=len(options.devices.indices),
             simulated_devices=options.devices.simulated_devices,
-            holds=self._node.attempts.statuses(),
+            holds=self._node.attempts.statuses(self._untold_ends()),
             parked=self._node.parked.report(),
             machine=machine_identity(),
             cleared=self._spawner.cleared[-_MAX_REPORTED:],
@@ -71,15 +78,24 @@ class NodeReports:
     @property
     def has_new_ends(self) -> bool:
         """Return whether the next report is the first to tell of the end of an attempt."""
-        return not self._ended() <= self._told_ends
+        return not self._node.attempts.ended() <= self._told_ends
 
-    def _ended(self) -> set[Key]:
-        return {attempt.key for attempt in self._node.attempts if attempt.ended}
+    def _untold_ends(self) -> set[Key]:
+        """Return the ended attempts of jobs of which the server is still to be told something."""
+        new = self._node.attempts.ended() - self._told_ends
+        return {key for key in new if self._has_untold_metrics(key[0])}
 
-    def next(self) -> NodeReport:
-        """All that the node holds, and how it is."""
+    def _held_back(self) -> set[Key]:
+        """Return the attempts of whose end the next report says nothing yet."""
+        now, before = time.monotonic(), self._held_back_s
+        self._held_back_s = {key: before.get(key, now) for key in self._untold_ends()}
+        return {key for key, at in self._held_back_s.items() if now - at < HOLD_BACK_S}
+
+    def next(self, *, is_last: bool = False) -> NodeReport:
+        """All that the node holds, and how it is. is_last: there will be none that tells the rest."""
         self._seq += 1
-        self._told_ends = self._ended()
+        held_back = set() if is_last else self._held_back()
+        self._told_ends = self._node.attempts.ended() - held_back
         attempts = self._node.attempts
         health, spawner_problem = self._health.report or HealthReport(), self._spawner_watch.problem
         problems = [*filter(None, [spawner_problem]), *health.problems]
@@ -87,7 +103,7 @@ class NodeReports:
             node=self._options.node,
             incarnation=self.incarnation,
             seq=self._seq,
-            holds=self._health.usage.add_news(attempts.statuses(), attempts.running_ranks),
+            holds=self._health.usage.add_news(attempts.statuses(held_back), attempts.running_ranks),
             orders_seq=self._node.orders.seq,
             problems=tuple(map(one_line, problems[:_MAX_REPORTED])),
             dead=health.dead,

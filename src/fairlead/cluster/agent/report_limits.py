@@ -2,11 +2,11 @@
 It refuses a report as a whole, and one job would silence the node."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.messages import AttemptKey, AttemptStatus
 
 _REQUIRED = ("job", "attempt", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
@@ -35,11 +35,19 @@ class SendableCheck:
         """A report was too large for the server."""
         self.most = max(self.most // 2, MIN_REPORT_BYTES)
 
-    def __call__(self, statuses: Iterable[AttemptStatus]) -> tuple[AttemptStatus, ...]:
+    def __call__(
+        self, statuses: Iterable[AttemptStatus], held_back: Collection[AttemptKey] = ()
+    ) -> tuple[AttemptStatus, ...]:
         """All starts, in at most ``most`` bytes: starts that ended are told as stopping until there is room
         for how they ended, which comes as the server forgets others; then stacks are left out. Orders
-        stay as they are, and an end that was told once is told until it is forgotten."""
+        stay as they are, and an end that was told once is told until it is forgotten.
+
+        held_back: starts of which the server shall not hear yet that they have ended."""
         reported = [self._acceptable(one) for one in statuses]
+        held_back = set(held_back) - self._reported_ends
+        reported = [
+            _outline(one) if (one.job, one.attempt) in held_back else one for one in reported
+        ]
         sizes = [len(_ENCODER.encode(one)) for one in reported]
         if sum(sizes) > self.most:
             reported = self._shortened(reported, sizes)

@@ -147,12 +147,12 @@ class ServerSession:
             await self._refused(problem, backoff)
         await self._pace.wait_gap()
 
-    async def _report(self) -> None:
+    async def _report(self, *, is_last: bool = False) -> None:
         await self._tell_last_output()
         waiting = self._pace.begin()
         asked = time.monotonic()
         try:
-            orders = await self._client.report(self._reports.next())
+            orders = await self._client.report(self._reports.next(is_last=is_last))
         except BaseException:
             self._pace.failed(waiting)
             raise
@@ -162,8 +162,9 @@ class ServerSession:
         self._pace.answered(waiting, orders)
 
     async def _tell_last_output(self) -> None:
-        """Whoever sees that a job has ended finds all its output, and all that it has reported. A server that
-        was away for a while hears of ends as early as this node registers."""
+        """Whoever sees that a job has ended finds all its output where the server takes it in time, and all
+        that it has reported (see ``NodeReports``). A server that was away for a while hears of ends as early
+        as this node registers."""
         if self._reports.has_new_ends:
             with contextlib.suppress(
                 TimeoutError,
@@ -225,6 +226,8 @@ class ServerSession:
                 ):
                     async with asyncio.timeout(_SEND_TIMEOUT_S):
                         done = await self._send_output()
+                        if self._reports.has_new_ends:  # one may have waited for that
+                            self._pace.wake()
             with self._shortage.outlasts():
                 self._logs.tidy(time.monotonic())
             await asyncio.sleep(_LOGS_S if done else 0.0)
@@ -243,4 +246,4 @@ class ServerSession:
         ):
             async with asyncio.timeout(_LAST_REPORT_TIMEOUT_S):
                 await self._send_output()
-                await self._report()
+                await self._report(is_last=True)
