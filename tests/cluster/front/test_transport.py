@@ -23,7 +23,12 @@ from fairlead.cluster.agent.server_client import (
 )
 from fairlead.cluster.front import message_intake, transport
 from fairlead.cluster.front.facade import TooManyError
-from fairlead.cluster.front.message_intake import OF_ONE_CALLER, STREAM_WINDOW, STREAMS
+from fairlead.cluster.front.message_intake import (
+    OF_ONE_CALLER,
+    STREAM_WINDOW,
+    STREAMS,
+    IntakeLimit,
+)
 from fairlead.cluster.front.transport import (
     MAX_MESSAGE_BYTES,
     AgentServer,
@@ -339,12 +344,14 @@ def test_few_messages_of_a_caller_are_received_at_once_and_others_are_not_held_u
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         intake = server._intake
         async with grpc.aio.insecure_channel(server.address) as channel:
-            calls = [begun(channel, "Report", "token-of-n") for _ in range(OF_ONE_CALLER + 2)]
+            calls = [
+                begun(channel, "Report", "token-of-n") for _ in range(OF_ONE_CALLER.at_once + 2)
+            ]
             for call in calls:
                 await call.wait_for_connection()
             while intake.calls < len(calls):
                 await asyncio.sleep(0.01)
-            assert intake.receiving == OF_ONE_CALLER
+            assert intake.receiving == OF_ONE_CALLER.at_once
             async with AgentClient(server.address, "token-of-m", timeout_s=WAIT_S) as other:
                 assert (await other.report(report("m"))).seq == 1
             for call in calls:  # whichever of them are received now
@@ -359,6 +366,7 @@ def test_few_messages_of_a_caller_are_received_at_once_and_others_are_not_held_u
 def test_a_message_that_does_not_become_whole_is_not_awaited_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(message_intake, "SLOW_S", 0.05)
     monkeypatch.setattr(message_intake, "RECEIVE_TIMEOUT_S", 0.1)
 
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
@@ -368,6 +376,27 @@ def test_a_message_that_does_not_become_whole_is_not_awaited_for_ever(
             assert "did not become whole" in await call.details()
         assert server._intake.calls == 0
         assert (await client.report(report())).seq == 1
+
+    with_server(scene)
+
+
+def test_few_messages_of_an_address_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of it are refused, and what is whole at once is received all the same."""
+    monkeypatch.setattr(message_intake, "SLOW_S", 0.05)
+    monkeypatch.setattr(transport, "OF_ONE_ADDRESS", IntakeLimit(at_once=8, slow=3))
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            calls = [begun(channel, "Report", "agent-token") for _ in range(8)]
+            ends = [asyncio.ensure_future(call.code()) for call in calls]
+            while sum(end.done() for end in ends) < 5:
+                await asyncio.sleep(0.01)
+            assert {end.result() for end in ends if end.done()} == {grpc.StatusCode.UNAVAILABLE}
+            assert server._intake.receiving == 3
+            assert (await client.report(report())).seq == 1
+        while server._intake.calls:
+            await asyncio.sleep(0.01)
+        assert server._intake._all.slow == 0
 
     with_server(scene)
 

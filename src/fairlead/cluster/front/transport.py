@@ -21,6 +21,7 @@ from fairlead.cluster.front.message_intake import (
     OF_ONE_CALLER,
     STREAM_WINDOW,
     STREAMS,
+    IntakeFullError,
     MessageIntake,
 )
 from fairlead.cluster.front.messages import PublishedOrders
@@ -220,6 +221,8 @@ class AgentServer:
                 data = await context.read()
         except TimeoutError:
             raise InputError("the message did not become whole in time") from None
+        except IntakeFullError:
+            raise TooManyError("too many messages that do not become whole; try again") from None
         except grpc.aio.BaseError:
             raise TooManyError("the server ends") from None
         return data if isinstance(data, bytes) else b""  # EOF
