@@ -38,11 +38,14 @@ def cluster(tmp_path: Path) -> Iterator[Running]:
         yield found
 
 
-def _submit(client: Client, tmp_path: Path, *words: str, **more: object) -> list[Path]:
-    """Two counters. Returns the beginning of the names of their files."""
+def _submit(
+    client: Client, tmp_path: Path, *words: str, script: str = COUNTER, **more: object
+) -> list[Path]:
+    """Two counters, or programs of another script. Returns the names of their files (of counters the
+    beginning of the names)."""
     paths = [tmp_path / "one", tmp_path / "two"]
     fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/", **more}
-    commands = [(sys.executable, "-c", COUNTER, str(path), *words) for path in paths]
+    commands = [(sys.executable, "-c", script, str(path), *words) for path in paths]
     client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
     return paths
 
@@ -161,11 +164,8 @@ def test_so_does_one_whose_daemon_is_killed_meanwhile(cluster: Running, tmp_path
         "    file.write(f'{os.getpid()} {int(os.read(read, 20))}\\n')\n"
         "time.sleep(10_000)\n"
     )
-    files = [tmp_path / "one", tmp_path / "two"]
-    fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/"}
     with cluster.client() as client:
-        commands = [(sys.executable, "-c", script, str(file)) for file in files]
-        client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
+        files = _submit(client, tmp_path, script=script)
         until(lambda: any(node.parked for node in client.nodes()))
         job = next(one.job for node in client.nodes() for one in node.parked)
         (started,) = files[job].read_text().splitlines()
@@ -204,11 +204,8 @@ def test_what_a_parked_program_has_started_counts_and_ends_with_it(
         "open(sys.argv[1], 'w').write(str(one.pid))\n"
         "time.sleep(10_000)\n"
     )
-    files = [tmp_path / "one", tmp_path / "two"]
-    fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/"}
     with cluster.client() as client:
-        commands = [(sys.executable, "-c", script, str(file)) for file in files]
-        client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
+        files = _submit(client, tmp_path, script=script)
         until(lambda: all(file.exists() and file.read_text() for file in files))
         until(lambda: any(node.parked for node in client.nodes()))
         (parked,) = client.nodes()[0].parked

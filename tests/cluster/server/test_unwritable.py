@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, busy_driver, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, busy_driver, engine_nodes
 
 from fairlead.cli.terminal_views import status_screen
 from fairlead.cluster.front.committed_state import CommittedState
@@ -60,12 +60,7 @@ def test_what_was_found_at_the_start_is_shown_though_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
-        node = cluster.node("one")
-        node.register()
-        job = cluster.submit()
-        cluster.until(lambda: node.statuses)
-        cluster.begin(node, job)
-        cluster.until(lambda: cluster.job(job).steps > 0)
+        _, job = _training(cluster)
         cluster.service.pause(ADMIN, paused := cluster.submit())
     with monkeypatch.context() as patch:
         patch.setattr(Store, "transaction", _refuse)
@@ -123,12 +118,7 @@ def test_nobody_is_told_of_an_end_that_is_not_written_down(
 
 def test_leases_of_nodes_that_cannot_register_are_not_told_as_renewed(tmp_path: Path) -> None:
     with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
-        node = cluster.node("one")
-        node.register()
-        job = cluster.submit()
-        cluster.until(lambda: node.statuses)
-        cluster.begin(node, job)
-        cluster.until(lambda: cluster.job(job).steps > 0)
+        node, job = _training(cluster)
         state, table = cluster.service.engine.state, cluster.front.table
         committed = CommittedState(state.store.directory, table, state.now_s)
         cluster.do(lambda: None)  # what was decided is written down by now
@@ -145,6 +135,17 @@ def test_leases_of_nodes_that_cannot_register_are_not_told_as_renewed(tmp_path: 
             f"Leases are not renewed there, and what runs saves and ends with them: {why}" in told
         )
         assert committed.job(ADMIN, job).reason.startswith(f"{why}; its steps are of ")
+
+
+def _training(cluster: EngineNodes) -> tuple[PlayedNode, int]:
+    """A node, and a job that has done steps there."""
+    node = cluster.node("one")
+    node.register()
+    job = cluster.submit()
+    cluster.until(lambda: node.statuses)
+    cluster.begin(node, job)
+    cluster.until(lambda: cluster.job(job).steps > 0)
+    return node, job
 
 
 def _refuse(_: Store) -> NoReturn:
