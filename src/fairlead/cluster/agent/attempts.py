@@ -199,6 +199,12 @@ class NodeAttempt:
         elif self.steps.loaded is not None:
             self.stall.progressed(self.steps.step, now, saving=message.saving)
 
+    def counted(self, step: int, at_s: float) -> None:
+        """Note how many steps rank 0, which ended then (monotonic), had counted: it tells of them at
+        intervals."""
+        if self.steps.count(step):
+            self.times.progressed(at_s, saves=False)
+
     def progressed(self, step: int, saved_step: int, now: float) -> None:
         """An unmanaged job says how far it is: see ``StepProgress.record_report``."""
         if not self.steps.has_reported:
