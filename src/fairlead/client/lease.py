@@ -176,11 +176,8 @@ class Lease:
     @property
     def world_size(self) -> int:
         """Processes of the job."""
-        return (
-            self._environment.world_size
-            if self._role
-            else read_rank_environment(os.environ).world_size
-        )
+        environment = self._environment if self._role else read_rank_environment(os.environ)
+        return environment.world_size
 
     def __enter__(self) -> Self:
         """Get the lease and load the newest checkpoint. Raises ConfigError where that was done before: a
@@ -240,6 +237,8 @@ class Lease:
             return
         self._count()
         if self._loop.begun or self.step >= self.job_size.last_step:
+            if self._environment.world_size > 1:  # the others cannot be asked: they may have ended
+                crash.report_left(self.step)
             self._role.leave(self.step, "")
         self._release()
 

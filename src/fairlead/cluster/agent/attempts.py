@@ -377,6 +377,7 @@ class NodeAttempt:
             resumed=bool(self.addresses.files_of),
             failure=self._failure() if self.ended else None,
             left=self.exits.left,
+            left_loops=self.exits.left_loops if self.ended else (),
             unsaved=self.exits.unsaved[:_MAX_REASON] if self.ended else "",
             stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",
             stacks=self.stall.stacks if self._is_stalled else "",

@@ -162,6 +162,7 @@ class SpawnerEvents:
             self._progress.poll_last(attempt, now)
         attempt.note_termination(end.code, terminated=end.terminated)
         failure = self._failure(attempt, end)
+        self._note_left_loop(attempt, end)
         began = self._has_begun(attempt, end.rank)
         if attempt.exited(end.rank, end.code, failure, now, began=began):
             # Rank 0 tells the others in their loops; before that none hears of it.
@@ -195,6 +196,8 @@ class SpawnerEvents:
         if not code:
             return None
         report = read_report(failure_path(self._state, *attempt.files_key, rank))
+        if report is not None and report.left >= 0:  # it ended badly after that
+            report = None
         output, lost = self._logs.tail(*attempt.key, rank)
         return exit_failure(
             rank,
@@ -207,6 +210,14 @@ class SpawnerEvents:
             output_lost=lost,
             exceeded=end.exceeded,
         )
+
+    def _note_left_loop(self, attempt: NodeAttempt, end: Exited) -> None:
+        """Note at which step a rank of a gang has left its loop by itself, and ended well."""
+        if end.code or attempt.assignment.unmanaged or attempt.assignment.world_size == 1:
+            return
+        report = read_report(failure_path(self._state, *attempt.files_key, end.rank))
+        if report is not None and report.left >= 0:
+            attempt.exits.note_left_loop(end.rank, report.left)
 
     # --- its death -------------------------------------------------------------------------------
     async def handle_loss(self, ended: dict[int, int], heard_s: float) -> None:
