@@ -269,6 +269,52 @@ def test_a_second_loop_of_a_process_is_refused(run: Run, capfd: pytest.CaptureFi
     assert "ConfigError: this process has had a training loop already" in capfd.readouterr().err
 
 
+def run_by_hand(
+    here: Path, script: str, *directories: str, total_steps: str = "10"
+) -> tuple[int, str]:
+    """Loops of one process, each with the checkpoint directory that is named. Returns the exit code, and what
+    was written to stderr."""
+    loops = (
+        "for folder in sys.argv[2:]:\n"
+        f"    for x in batches(total_steps={total_steps}, checkpoint_dir=here / folder):\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", HEAD + loops + script, str(here), *directories],
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+        check=False,
+    )
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("second", ["kept", "./kept"])
+@pytest.mark.parametrize("total_steps", ["10", "n + 10"])
+def test_by_hand_a_second_loop_is_refused_where_one_has_saved_all_its_steps(
+    tmp_path: Path, second: str, total_steps: str
+) -> None:
+    code, said = run_by_hand(tmp_path, "        step(x)", "kept", second, total_steps=total_steps)
+    assert code == 1
+    assert (
+        "ConfigError: checkpoint_dir: a loop before this one in this process has done all" in said
+    )
+    assert len((tmp_path / "log").read_text().splitlines()) == 10
+
+
+def test_by_hand_loops_with_directories_of_their_own_are_done_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    assert run_by_hand(tmp_path, "        step(x)", "one", "two") == (0, "")
+    assert len((tmp_path / "log").read_text().splitlines()) == 20
+
+
+def test_by_hand_a_loop_that_goes_on_where_one_was_left_says_so(tmp_path: Path) -> None:
+    leaves = "        step(x)\n        if n % 4 == 0: break"
+    code, said = run_by_hand(tmp_path, leaves, "kept", "kept")
+    assert code == 0
+    assert "warning: the loop before this one in this process was left, and has the same" in said
+
+
 def test_by_hand_a_loop_that_is_left_goes_on_in_the_next_start(folder: Path) -> None:
     def batches() -> "fairlead.Iterator[int]":
         return fairlead.Iterator(

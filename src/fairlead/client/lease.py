@@ -186,7 +186,8 @@ class Lease:
             where = f"the lease was left at step {self.step}, and is entered once"
             raise ConfigError(f"{where}: an outer loop has to be within its with block")
         environment = read_rank_environment(os.environ)
-        OPEN_LOOP.opened(self, environment.socket)
+        directory = environment.checkpoint_dir or self._state.directory
+        OPEN_LOOP.opened(self, environment.socket, directory)
         self._is_entered, self._environment = True, environment
         crash.install(lambda: self.step)
         stacks.register()
@@ -396,9 +397,9 @@ class Lease:
 
     def _end(self, role: RankRole, ending: Ending) -> bool:
         role.end(self.step, ending.completed, ending.reason)
+        self._ending = ending
         self._release()
         self._finishing_role = role if ending.completed else None
-        self._ending = ending
         if not ending.completed and self._on_stop != "return":
             self._leave()
         return False
@@ -487,7 +488,7 @@ class Lease:
             self._schedule.poll_at_once()
 
     def _release(self) -> None:
-        OPEN_LOOP.closed(self)
+        OPEN_LOOP.closed(self, completed=self.completed)
         if self._role is not None:
             self._role.close()
             self._role = None
