@@ -179,6 +179,50 @@ def test_a_pass_of_epochs_that_is_left_early_is_over_and_the_job_with_the_last(r
     assert [(end.step, end.saved_step, end.completed) for end in run.ends] == [(21, 21, True)]
 
 
+SLICED = """
+it = batches(epochs=3)
+for epoch in it.epochs():
+    write(f"pass {epoch} {it.epoch} {it.batch_index} {it.step}")
+    for x in itertools.islice(it, 7 - it.batch_index):
+        step(x)
+        if n == 16:
+            it.checkpoint()
+"""
+
+
+def test_a_pass_of_epochs_is_told_as_begun_once_the_one_before_was_left(run: Run) -> None:
+    steps = [f"{i + 1} {i % 7}" for i in range(21)]
+    told = ["pass 0 0 0 0", *steps[:7], "pass 1 1 0 7", *steps[7:14], "pass 2 2 0 14", *steps[14:]]
+    killed = SLICED + "        if n == 18: os._exit(9)\n"
+    assert run.start(killed) == 9
+    assert run.log == told[:-3]
+    assert run.start(SLICED) == 0
+    assert run.log == [*told[:-3], "load 16", "pass 2 2 2 16", *steps[16:]]
+
+
+@pytest.mark.parametrize("taken", [4, 10], ids=["left", "done"])
+def test_a_pass_of_epochs_begins_with_its_own_numbers(taken: int) -> None:
+    batches = fairlead.Iterator(range(10), load=lambda _: None, save=Path.touch, epochs=3)
+    seen = []
+    for epoch in batches.epochs():
+        seen.append((epoch, batches.epoch, batches.batch_index, batches.step))
+        for index, _ in batches.indexed():
+            if index + 1 == taken < 10:
+                break
+    assert seen == [(epoch, epoch, 0, taken * epoch) for epoch in range(3)]
+
+
+def test_a_loop_of_a_pass_before_is_over() -> None:
+    batches = fairlead.Iterator(range(10), load=lambda _: None, save=Path.touch, epochs=3)
+    passes = batches.epochs()
+    next(passes)
+    source = iter(batches)
+    next(source)
+    next(passes)
+    with pytest.raises(ConfigError, match="another loop"):
+        next(source)
+
+
 @pytest.mark.parametrize("script", [EARLY, EARLY + "sys.exit(0)", IN_A_FUNCTION])
 def test_a_script_that_ends_by_itself_is_done(run: Run, script: str) -> None:
     assert run.start(script) == 0

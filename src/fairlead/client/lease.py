@@ -223,7 +223,7 @@ class Lease:
 
     def leave_loop(self) -> None:
         """The step under way was the last one, for all ranks: the script does no more."""
-        self._count()
+        self.count_left_step()
         self._loop.at_end = True
         self._check_in()
 
@@ -236,7 +236,7 @@ class Lease:
         Nothing is saved, for what the script has may be gone."""
         if self._role is None:
             return
-        self._count()
+        self.count_left_step()
         if self._loop.begun or self.step >= self.job_size.last_step:
             if self._environment.world_size > 1:  # the others cannot be asked: they may have ended
                 crash.report_left(self.step)
@@ -271,6 +271,13 @@ class Lease:
         """With the step under way a pass over the data ends, behind which another one comes. The code after
         it belongs to it: nothing is saved or stopped before the next pass begins."""
         self._schedule.pass_ends = True
+
+    def count_left_step(self) -> None:
+        """The script has left its loop in this step, if one is under way: it is done."""
+        if self._loop.running:
+            self.step += 1
+            self._count_step(self.step)
+        self._loop.running = False
 
     def no_step(self) -> None:
         """The step that ``next`` has begun is none: there was no batch for it."""
@@ -454,12 +461,8 @@ class Lease:
         """Print a warning to the job's log if it was submitted with another number of steps than its script
         has. own_total: the script's; None = it has none."""
         total = self.job_size.total_steps
-        if (
-            self._environment.rank
-            or self.job_size.is_adapted
-            or None in (own_total, total)
-            or own_total == total
-        ):
+        unknown = None in (own_total, total)
+        if self._environment.rank or self.job_size.is_adapted or unknown or own_total == total:
             return
         print_to_log(
             f"warning: the job was submitted with {total} steps, its script has {own_total}: it ends when "
@@ -474,12 +477,6 @@ class Lease:
         if self._ending is None:
             raise ConfigError("next: the lease is used outside its with block")
         return False
-
-    def _count(self) -> None:
-        if self._loop.running:
-            self.step += 1
-            self._count_step(self.step)
-        self._loop.running = False
 
     def _on_sigterm(self) -> None:
         if not self._sigterm.may_wait and self._environment.socket:
