@@ -140,6 +140,15 @@ def test_steps_of_a_job_that_was_given_up_are_lost_and_tries_without_checkpoints
     assert "4 steps lost." in text
 
 
+def test_steps_of_an_attempt_that_died_between_two_words_of_them_are_told_as_the_least() -> None:
+    change = msgspec.structs.replace
+    died = change(SECOND, ended_s=150.0, end=AttemptEnd.FAILED, reached_step=124.0, lost_steps=4.0)
+    least = change(TOLD, attempts=(FIRST, died))
+    assert "at least 4 steps done again." in " ".join(printed(least).split())
+    own = change(TOLD, attempts=(FIRST, change(died, lost_own=True)))  # its time is its steps
+    assert "), 4 steps done again." in " ".join(printed(own).split())
+
+
 def test_how_a_forecast_was_made_is_told() -> None:
     change = msgspec.structs.replace
     coarse = change(

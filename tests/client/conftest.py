@@ -5,6 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.client.open_loop import OPEN_LOOP
+
+
+class _Forgetful(set[tuple[int, str]]):
+    """Keeps nothing."""
+
+    def add(self, one: tuple[int, str]) -> None: ...
+
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,6 +22,8 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     # This process is not one that an agent has started, though it may lead its session.
     monkeypatch.setattr("fairlead.client.lease.end_quickly", lambda: None)
+    # Each loop of a test stands for a start, which has a process of its own.
+    monkeypatch.setattr(OPEN_LOOP, "_completed", _Forgetful())
 
 
 @pytest.fixture(autouse=True)

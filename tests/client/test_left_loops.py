@@ -179,6 +179,50 @@ def test_a_pass_of_epochs_that_is_left_early_is_over_and_the_job_with_the_last(r
     assert [(end.step, end.saved_step, end.completed) for end in run.ends] == [(21, 21, True)]
 
 
+SLICED = """
+it = batches(epochs=3)
+for epoch in it.epochs():
+    write(f"pass {epoch} {it.epoch} {it.batch_index} {it.step}")
+    for x in itertools.islice(it, 7 - it.batch_index):
+        step(x)
+        if n == 16:
+            it.checkpoint()
+"""
+
+
+def test_a_pass_of_epochs_is_told_as_begun_once_the_one_before_was_left(run: Run) -> None:
+    steps = [f"{i + 1} {i % 7}" for i in range(21)]
+    told = ["pass 0 0 0 0", *steps[:7], "pass 1 1 0 7", *steps[7:14], "pass 2 2 0 14", *steps[14:]]
+    killed = SLICED + "        if n == 18: os._exit(9)\n"
+    assert run.start(killed) == 9
+    assert run.log == told[:-3]
+    assert run.start(SLICED) == 0
+    assert run.log == [*told[:-3], "load 16", "pass 2 2 2 16", *steps[16:]]
+
+
+@pytest.mark.parametrize("taken", [4, 10], ids=["left", "done"])
+def test_a_pass_of_epochs_begins_with_its_own_numbers(taken: int) -> None:
+    batches = fairlead.Iterator(range(10), load=lambda _: None, save=Path.touch, epochs=3)
+    seen = []
+    for epoch in batches.epochs():
+        seen.append((epoch, batches.epoch, batches.batch_index, batches.step))
+        for index, _ in batches.indexed():
+            if index + 1 == taken < 10:
+                break
+    assert seen == [(epoch, epoch, 0, taken * epoch) for epoch in range(3)]
+
+
+def test_a_loop_of_a_pass_before_is_over() -> None:
+    batches = fairlead.Iterator(range(10), load=lambda _: None, save=Path.touch, epochs=3)
+    passes = batches.epochs()
+    next(passes)
+    source = iter(batches)
+    next(source)
+    next(passes)
+    with pytest.raises(ConfigError, match="another loop"):
+        next(source)
+
+
 @pytest.mark.parametrize("script", [EARLY, EARLY + "sys.exit(0)", IN_A_FUNCTION])
 def test_a_script_that_ends_by_itself_is_done(run: Run, script: str) -> None:
     assert run.start(script) == 0
@@ -267,6 +311,52 @@ def test_a_second_loop_of_a_process_is_refused(run: Run, capfd: pytest.CaptureFi
     assert run.start(SECOND) == 1
     assert run.log[-2:] == ["10 9", "part 0"]
     assert "ConfigError: this process has had a training loop already" in capfd.readouterr().err
+
+
+def run_by_hand(
+    here: Path, script: str, *directories: str, total_steps: str = "10"
+) -> tuple[int, str]:
+    """Loops of one process, each with the checkpoint directory that is named. Returns the exit code, and what
+    was written to stderr."""
+    loops = (
+        "for folder in sys.argv[2:]:\n"
+        f"    for x in batches(total_steps={total_steps}, checkpoint_dir=here / folder):\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", HEAD + loops + script, str(here), *directories],
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+        check=False,
+    )
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("second", ["kept", "./kept"])
+@pytest.mark.parametrize("total_steps", ["10", "n + 10"])
+def test_by_hand_a_second_loop_is_refused_where_one_has_saved_all_its_steps(
+    tmp_path: Path, second: str, total_steps: str
+) -> None:
+    code, said = run_by_hand(tmp_path, "        step(x)", "kept", second, total_steps=total_steps)
+    assert code == 1
+    assert (
+        "ConfigError: checkpoint_dir: a loop before this one in this process has done all" in said
+    )
+    assert len((tmp_path / "log").read_text().splitlines()) == 10
+
+
+def test_by_hand_loops_with_directories_of_their_own_are_done_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    assert run_by_hand(tmp_path, "        step(x)", "one", "two") == (0, "")
+    assert len((tmp_path / "log").read_text().splitlines()) == 20
+
+
+def test_by_hand_a_loop_that_goes_on_where_one_was_left_says_so(tmp_path: Path) -> None:
+    leaves = "        step(x)\n        if n % 4 == 0: break"
+    code, said = run_by_hand(tmp_path, leaves, "kept", "kept")
+    assert code == 0
+    assert "warning: the loop before this one in this process was left, and has the same" in said
 
 
 def test_by_hand_a_loop_that_is_left_goes_on_in_the_next_start(folder: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cluster.cluster import Running, until
 
 from fairlead.cluster.http_client import Client
@@ -91,7 +92,9 @@ GANG = """
 import os, sys, time
 from pathlib import Path
 import fairlead
+import fairlead.client.rank_sync
 
+fairlead.client.rank_sync.CHECK_S = 1000.0  # check steps 1, 3, 7, 15 on any machine
 here, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 last = int(sys.argv[2 + rank])
 it = fairlead.Iterator(list(range(10)), load=lambda _: None, save=Path.touch)
@@ -104,10 +107,10 @@ while rank == 1 and last == 12 and not (here / "go").exists():
 """
 
 
-def _gang(client: Client, here: Path, *last: int) -> int:
+def _gang(client: Client, here: Path, *last: int, total_steps: int = 10**6) -> int:
     here.mkdir()
     words = (sys.executable, "-c", GANG, str(here), *map(str, last))
-    spec = JobSpec(command=words, cwd="/", total_steps=10**6, scale_factor=2, max_retries=0)
+    spec = JobSpec(command=words, cwd="/", total_steps=total_steps, scale_factor=2, max_retries=0)
     (job,) = client.submit([spec])
     return job
 
@@ -124,6 +127,30 @@ def test_a_gang_is_complete_once_all_its_ranks_have_left_their_loops(
         view, (attempt,) = client.job(job), client.attempts(job)
         assert (view.state, view.steps, view.failures) == ("completed", 12, 0)
         assert attempt.why == "ended by itself at step 12 of 1000000"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "total", "told"),
+    [
+        (9, 10, 10**6, "ended by itself at step 9 of 1000000; it "),
+        (10, 9, 10**6, "ended by itself at step 10 of 1000000; it "),
+        (10, 9, 10, ""),
+    ],
+)
+def test_a_gang_whose_ranks_leave_their_loops_at_different_steps_is_told(
+    cluster: Running, tmp_path: Path, first: int, second: int, total: int, told: str
+) -> None:
+    least, most = (0, 1) if first < second else (1, 0)
+    uneven = f"left its loops at different steps: rank {least} at step 9, rank {most} at step 10"
+    with cluster.client() as client:
+        job = _gang(client, tmp_path / "job", first, second, total_steps=total)
+        until(lambda: client.job(job).state not in ("queued", "running", "finishing"), LIMIT_S)
+        view, (attempt,) = client.job(job), client.attempts(job)
+        assert (view.state, view.steps, view.failures) == ("completed", first, 0)
+        assert attempt.why == view.reason == f"{told}{uneven}"
+        facts = " ".join(client.explain(job).facts)
+        assert f"It is completed: it {told}{uneven}." in facts
+    assert f"job {job} {told}{uneven}" in cluster.log()
 
 
 def test_a_gang_of_which_a_rank_leaves_while_another_trains_has_failed(

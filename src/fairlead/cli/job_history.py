@@ -90,12 +90,13 @@ def overhead_sentence(explanation: Explanation) -> str:
     failed = sum(attempt.end is AttemptEnd.FAILED for attempt in explanation.attempts)
     tries = max(failed - job.failures, 0)
     tried = f", {tries} attempt{'s' * (tries != 1)} without its checkpoints" if tries else ""
+    least = "at least " if any(attempt.is_step_least for attempt in explanation.attempts) else ""
     part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
     return (
         f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
         f"{counted(job.failures, 'failure')}{tried}: "
         f"{duration(job.overhead_s)} of handing over devices, starting, loading, saving and stopping{part}, "
-        f"{counted(round(job.lost_steps), 'step')} {'lost' if job.gave_up else 'done again'}."
+        f"{least}{counted(round(job.lost_steps), 'step')} {'lost' if job.gave_up else 'done again'}."
     )
 
 

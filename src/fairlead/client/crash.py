@@ -56,6 +56,10 @@ class _Reporter:
         told = {"type": name_of(type(error)), "message": str(error)[:MAX_MESSAGE]}
         self._put(lambda: {**told, "time_s": time.time(), "damaged": True})
 
+    def write_left(self, step: int) -> None:
+        """The process is about to end, and its script has left its loop after this step."""
+        self._put(lambda: {"left": step, "time_s": time.time()})
+
     def _put(self, report: Callable[[], dict[str, Any]]) -> None:
         if os.getpid() != self.pid or not self.path:
             return
@@ -96,6 +100,11 @@ def report_storage(error: OSError, place: str) -> None:
 def report_damaged(error: Exception) -> None:
     """Tell the agent that this process leaves because its checkpoints are damaged."""
     _reporter.write_damaged(error)
+
+
+def report_left(step: int) -> None:
+    """Tell the agent after which step the script has left its loop: of a gang, all ranks should agree."""
+    _reporter.write_left(step)
 
 
 @contextmanager

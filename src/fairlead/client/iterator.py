@@ -106,8 +106,8 @@ class Iterator(Generic[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The pass that is under way, from 0; after a pass with ``epochs``: that pass, and after the last one
-        of ``epochs()`` their number."""
+        """The pass that is under way, from 0, in ``epochs()`` the one that it gave last; else with ``epochs``
+        after a pass that pass. After the last one of ``epochs()`` their number."""
         if self._epochs is not None and not self._entered:
             self._enter()
             self._next_pass = self._epoch
@@ -149,6 +149,10 @@ class Iterator(Generic[Batch]):
         for epoch in range(first, self._epochs):
             if self.preempted or (self.completed and epoch > first):
                 break
+            if epoch > self._epoch and not self.completed:  # the one before is over, and its loop
+                self._lease.count_left_step()
+                self._loop = object()
+                self._turn(epoch)
             self._next_pass = epoch
             yield epoch
         if self._epoch + 1 == self._epochs and self._lease.in_step:

@@ -176,11 +176,8 @@ class Lease:
     @property
     def world_size(self) -> int:
         """Processes of the job."""
-        return (
-            self._environment.world_size
-            if self._role
-            else read_rank_environment(os.environ).world_size
-        )
+        environment = self._environment if self._role else read_rank_environment(os.environ)
+        return environment.world_size
 
     def __enter__(self) -> Self:
         """Get the lease and load the newest checkpoint. Raises ConfigError where that was done before: a
@@ -189,7 +186,8 @@ class Lease:
             where = f"the lease was left at step {self.step}, and is entered once"
             raise ConfigError(f"{where}: an outer loop has to be within its with block")
         environment = read_rank_environment(os.environ)
-        OPEN_LOOP.opened(self, environment.socket)
+        directory = environment.checkpoint_dir or self._state.directory
+        OPEN_LOOP.opened(self, environment.socket, directory)
         self._is_entered, self._environment = True, environment
         crash.install(lambda: self.step)
         stacks.register()
@@ -225,7 +223,7 @@ class Lease:
 
     def leave_loop(self) -> None:
         """The step under way was the last one, for all ranks: the script does no more."""
-        self._count()
+        self.count_left_step()
         self._loop.at_end = True
         self._check_in()
 
@@ -238,8 +236,10 @@ class Lease:
         Nothing is saved, for what the script has may be gone."""
         if self._role is None:
             return
-        self._count()
+        self.count_left_step()
         if self._loop.begun or self.step >= self.job_size.last_step:
+            if self._environment.world_size > 1:  # the others cannot be asked: they may have ended
+                crash.report_left(self.step)
             self._role.leave(self.step, "")
         self._release()
 
@@ -271,6 +271,13 @@ class Lease:
         """With the step under way a pass over the data ends, behind which another one comes. The code after
         it belongs to it: nothing is saved or stopped before the next pass begins."""
         self._schedule.pass_ends = True
+
+    def count_left_step(self) -> None:
+        """The script has left its loop in this step, if one is under way: it is done."""
+        if self._loop.running:
+            self.step += 1
+            self._count_step(self.step)
+        self._loop.running = False
 
     def no_step(self) -> None:
         """The step that ``next`` has begun is none: there was no batch for it."""
@@ -397,9 +404,9 @@ class Lease:
 
     def _end(self, role: RankRole, ending: Ending) -> bool:
         role.end(self.step, ending.completed, ending.reason)
+        self._ending = ending
         self._release()
         self._finishing_role = role if ending.completed else None
-        self._ending = ending
         if not ending.completed and self._on_stop != "return":
             self._leave()
         return False
@@ -454,12 +461,8 @@ class Lease:
         """Print a warning to the job's log if it was submitted with another number of steps than its script
         has. own_total: the script's; None = it has none."""
         total = self.job_size.total_steps
-        if (
-            self._environment.rank
-            or self.job_size.is_adapted
-            or None in (own_total, total)
-            or own_total == total
-        ):
+        unknown = None in (own_total, total)
+        if self._environment.rank or self.job_size.is_adapted or unknown or own_total == total:
             return
         print_to_log(
             f"warning: the job was submitted with {total} steps, its script has {own_total}: it ends when "
@@ -475,12 +478,6 @@ class Lease:
             raise ConfigError("next: the lease is used outside its with block")
         return False
 
-    def _count(self) -> None:
-        if self._loop.running:
-            self.step += 1
-            self._count_step(self.step)
-        self._loop.running = False
-
     def _on_sigterm(self) -> None:
         if not self._sigterm.may_wait and self._environment.socket:
             leave(EXIT_MAY_NOT_RUN, "told to stop before the first step: there is nothing to save")
@@ -488,7 +485,7 @@ class Lease:
             self._schedule.poll_at_once()
 
     def _release(self) -> None:
-        OPEN_LOOP.closed(self)
+        OPEN_LOOP.closed(self, completed=self.completed)
         if self._role is not None:
             self._role.close()
             self._role = None

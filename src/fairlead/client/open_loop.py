@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Protocol
 
+from fairlead.client.rank_environment import print_to_log
 from fairlead.errors import ConfigError
 
 
@@ -29,11 +30,18 @@ class OpenLoop:
         self._pid = 0  # of the process in which it began: its forks do not train
         self._is_watched = False
         self._begun: tuple[int, str] | None = None  # process and socket of the last one
+        self._directory = ""  # where it saves, "" = nowhere
+        self._completed: set[tuple[int, str]] = (
+            set()
+        )  # processes, and where their loops had all done
 
-    def opened(self, loop: LeavableLoop, socket: str) -> None:
-        """A loop begins; one before it is over. socket: of its agent, "" = there is none. Raises ConfigError
-        where a job's process has had one: what is saved and counted is of one loop, and the second would
-        begin where the first one has ended."""
+    def opened(
+        self, loop: LeavableLoop, socket: str, directory: str | os.PathLike[str] | None
+    ) -> None:
+        """A loop begins; one before it is over. socket: of its agent, "" = there is none; directory: of its
+        checkpoints, if it has one. Raises ConfigError where a job's process has had one: what is saved and
+        counted is of one loop, and the second would begin where the first one has ended. By hand the same
+        holds of a directory in which a loop of this process has saved all its steps."""
         begun = os.getpid(), socket
         if socket and begun == self._begun:
             raise ConfigError(
@@ -41,17 +49,32 @@ class OpenLoop:
                 "of one: train all epochs by one iterator, or submit a job for each part"
             )
         self._begun = begun
+        saved_to = os.path.realpath(directory) if directory else ""
+        if not socket and saved_to and (os.getpid(), saved_to) in self._completed:
+            raise ConfigError(
+                f"checkpoint_dir: a loop before this one in this process has done all its steps, and saved "
+                f"them to {str(directory)!r}: this one would go on behind them; give it another directory, "
+                "or train all by one iterator"
+            )
         if self._loop is not None and self._pid == os.getpid():
             self._loop.let_go()
-        self._loop, self._pid = loop, os.getpid()
+            if saved_to and saved_to == self._directory:
+                print_to_log(
+                    "warning: the loop before this one in this process was left, and has the same "
+                    "checkpoint_dir: this one goes on from the newest checkpoint there, if there is one"
+                )
+        self._loop, self._pid, self._directory = loop, os.getpid(), saved_to
         if not self._is_watched:
             self._is_watched = True
             atexit.register(self._at_exit)
 
-    def closed(self, loop: LeavableLoop) -> None:
-        """It is over, and known to be."""
-        if self._loop is loop:
-            self._loop = None
+    def closed(self, loop: LeavableLoop, *, completed: bool) -> None:
+        """It is over, and known to be. completed: all its steps are done."""
+        if self._loop is not loop:
+            return
+        self._loop = None
+        if completed and self._directory:
+            self._completed.add((os.getpid(), self._directory))
 
     def _at_exit(self) -> None:
         loop, self._loop = self._loop, None

@@ -13,10 +13,28 @@ import struct
 from contextlib import suppress
 from os import pwrite
 from pathlib import Path
+from typing import NamedTuple
 
 NAME = "steps"
 _NUMBERS = struct.Struct("<3q")
 _pack = _NUMBERS.pack
+SIZE = _NUMBERS.size  # bytes of the file
+
+
+class CountedSteps(NamedTuple):
+    """The numbers of the file. job: -1 = there is nothing that can be read."""
+
+    job: int = -1
+    lost: int = 0
+    reached: int = 0
+
+
+def parse_count(content: bytes) -> CountedSteps:
+    """Return the numbers in the content of the file."""
+    try:
+        return CountedSteps(*_NUMBERS.unpack(content))
+    except struct.error:
+        return CountedSteps()
 
 
 class StepCount:
@@ -54,9 +72,8 @@ class StepCount:
             os.close(self._file)
             self._file = -1
 
-    def _read(self) -> tuple[int, int, int]:
-        """Job, lost, reached; a job of -1 where there is nothing that can be read."""
+    def _read(self) -> CountedSteps:
         try:
-            return _NUMBERS.unpack(self._path.read_bytes())
-        except (OSError, struct.error):
-            return -1, 0, 0
+            return parse_count(self._path.read_bytes())
+        except OSError:
+            return CountedSteps()

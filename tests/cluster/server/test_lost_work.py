@@ -126,6 +126,30 @@ def test_work_that_cannot_be_saved_is_weighed_in_preemption(
 
 
 @pytest.mark.parametrize(
+    ("age_s", "trained_s", "is_warned"),
+    [(1000.0, 4.4, True), (0.0, 4400.0, False), (1000.0, 88000.0, False)],
+    ids=["has left its loop", "trains", "long steps"],
+)
+def test_who_pauses_a_job_that_asks_for_no_step_any_more_is_told_what_is_lost(
+    tmp_path: Path, age_s: float, trained_s: float, is_warned: bool
+) -> None:
+    """Its script may have left its loop, and saves nothing from then on."""
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        steps = {"loaded_step": 0, "step": 440, "saved_step": 100, "step_age_s": age_s}
+        job = _runs(cluster, node, **steps, trained_s=trained_s, ran_s=trained_s + age_s)
+        cluster.until(lambda: cluster.job(job).steps == 440)
+        lost = cluster.service.pause(ADMIN, job)
+        assert len(lost) == is_warned
+        for text in lost:
+            assert text.startswith(
+                f"job {job}: its last 340 steps, since step 100, are lost unless it comes to its next step, "
+                "or to its end, within 0.5 s: it has asked for none for 16 min"
+            )
+
+
+@pytest.mark.parametrize(
     ("problem", "place", "is_warned"),
     [
         (FAILS, "", True),

@@ -19,6 +19,7 @@ class RankExits:
         self._codes: dict[int, int] = {}  # rank -> exit code
         self.ended_s = 0.0  # monotonic; when the last of them ended
         self._left_early: int | None = None  # the first rank that ended well before the last step
+        self._left_loops: dict[int, int] = {}  # rank -> step at which it left its loop by itself
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
         self.terminated = False  # has a rank ended with 0 after a SIGTERM, perhaps for that?
@@ -47,6 +48,17 @@ class RankExits:
     def memory_ran_out(self) -> bool:
         """Return whether the kernel has killed processes of this node for lack of memory since."""
         return oom_kills() > self._oom_kills
+
+    @property
+    def left_loops(self) -> tuple[tuple[int, int], ...]:
+        """Return the ranks that left their loops by themselves at the first and at the last step, each with
+        that step; () = none did."""
+        left = sorted(self._left_loops.items(), key=lambda one: (one[1], one[0]))
+        return (left[0], left[-1]) if left else ()
+
+    def note_left_loop(self, rank: int, step: int) -> None:
+        """A rank has left its loop by itself at this step, and ended well."""
+        self._left_loops[rank] = step
 
     def are_all(self, ranks: int) -> bool:
         """Return whether all ranks here, of which there are so many, have ended."""

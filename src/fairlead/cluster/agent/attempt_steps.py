@@ -28,6 +28,11 @@ class StepProgress:
         return self._first_reported_step >= 0
 
     @property
+    def has_told_its_end(self) -> bool:
+        """Return whether rank 0 has said that its loop is over, and at which step."""
+        return self.all_done or bool(self.end_reason)
+
+    @property
     def loaded_step(self) -> int:
         """Step from which this attempt went on."""
         return self._first_reported_step if self.loaded is None else self.loaded.step
@@ -59,6 +64,11 @@ class StepProgress:
             self.save_problem, self.save_place = message.save_problem, message.save_place
         else:
             self.all_done, self.end_reason = message.completed, message.reason
+
+    def count(self, step: int) -> bool:
+        """The job itself has counted so many. Returns whether that is more than it had told of."""
+        before, self.step = self.step, max(self.step, self._possible(step))
+        return self.step > before
 
     def record_report(self, step: int, saved_step: int, now: float, *, began: float | None) -> None:
         """An unmanaged job says how many steps are done, and how many its own checkpoints keep, -1 = that

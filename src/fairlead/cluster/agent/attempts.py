@@ -199,6 +199,12 @@ class NodeAttempt:
         elif self.steps.loaded is not None:
             self.stall.progressed(self.steps.step, now, saving=message.saving)
 
+    def counted(self, step: int, at_s: float) -> None:
+        """Note how many steps rank 0, which ended then (monotonic), had counted: it tells of them at
+        intervals."""
+        if self.steps.count(step):
+            self.times.progressed(at_s, saves=False)
+
     def progressed(self, step: int, saved_step: int, now: float) -> None:
         """An unmanaged job says how far it is: see ``StepProgress.record_report``."""
         if not self.steps.has_reported:
@@ -371,6 +377,7 @@ class NodeAttempt:
             resumed=bool(self.addresses.files_of),
             failure=self._failure() if self.ended else None,
             left=self.exits.left,
+            left_loops=self.exits.left_loops if self.ended else (),
             unsaved=self.exits.unsaved[:_MAX_REASON] if self.ended else "",
             stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",
             stacks=self.stall.stacks if self._is_stalled else "",

@@ -92,6 +92,7 @@ class FailureReport(msgspec.Struct, frozen=True):
     storage: _Whole = 0  # errno of the storage of its checkpoints, for which the process has left
     place: str = ""  # then: the directory that is out of order
     damaged: bool = False  # it has left because its checkpoints are damaged, as the message says
+    left: _Whole = -1  # the step after which its script left its loop; then it tells of no failure
 
 
 def read_report(path: Path) -> FailureReport | None:

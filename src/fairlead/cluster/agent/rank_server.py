@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
 import socket
+import struct
 import tempfile
+import termios
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -43,6 +46,7 @@ _POLL_S = 0.005  # between looks whether all is read
 _HELLO_BYTES = 4096
 _BACKLOG = 100
 _CROWDED_S = 0.002  # between two connections, where others have to go for them: 500 a second
+_INT = struct.Struct("i")
 _RETRY_DELAY_S = 0.5  # before the next try where there are no descriptors, or no memory
 
 Key = tuple[int, int]  # (job, attempt)
@@ -95,10 +99,15 @@ class RankConnections:
         return True
 
     async def drain(self, key: Key, limit_s: float) -> None:
-        """Wait until all is read that the rank of this attempt, which has ended, has said. No longer than
-        ``limit_s``: a process that it has left behind may hold the connection."""
+        """Wait until all is read that the rank of this attempt, which has ended, has said, no longer than
+        ``limit_s``. A process that it has left behind may hold the connection: its end is not waited for."""
         deadline = time.monotonic() + limit_s
-        while key in self._peers and time.monotonic() < deadline:
+        was_empty = False
+        while (writer := self._peers.get(key)) is not None and time.monotonic() < deadline:
+            is_empty = not _unread_bytes(writer)
+            if is_empty and was_empty:  # what was taken off the socket has been handled since
+                return
+            was_empty = is_empty
             await asyncio.sleep(_POLL_S)
 
 
@@ -264,6 +273,16 @@ class RankServer:
         answer = await self._handler.renew(key)
         if not writer.is_closing():
             writer.write(frame(answer))
+
+
+def _unread_bytes(writer: asyncio.StreamWriter) -> int:
+    """Bytes that wait in the socket of a connection."""
+    peer = writer.get_extra_info("socket")
+    try:
+        found = fcntl.ioctl(peer.fileno(), termios.FIONREAD, bytes(_INT.size))
+    except OSError:  # it has been closed
+        return 0
+    return int(_INT.unpack(found)[0])
 
 
 def _listen(path: Path) -> socket.socket:

@@ -9,6 +9,7 @@ from fairlead.client.messages import RankRefused
 from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.counted_steps import counted_steps
 from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import checkpoint_path, failure_path, stacks_path
 from fairlead.cluster.agent.logs import Logs
@@ -94,8 +95,8 @@ class SpawnerEvents:
         attempt = self._attempts.get((message.job, message.attempt))
         if attempt is None or attempt.ended:
             return
-        if isinstance(message, Exited) and may_have_expired(attempt, message):
-            await self._ranks.drain(attempt.key, _DRAIN_TIMEOUT_S)
+        if isinstance(message, Exited) and message.rank == 0 and attempt.hears_rank_0:
+            await self._hear_out(attempt, message)
         now = time.monotonic()
         at_s = message.at_s if isinstance(message, Exited | Gone) else now
         if isinstance(message, Exited | Gone | Failed):
@@ -161,11 +162,23 @@ class SpawnerEvents:
             self._progress.poll_last(attempt, now)
         attempt.note_termination(end.code, terminated=end.terminated)
         failure = self._failure(attempt, end)
+        self._note_left_loop(attempt, end)
         began = self._has_begun(attempt, end.rank)
         if attempt.exited(end.rank, end.code, failure, now, began=began):
             # Rank 0 tells the others in their loops; before that none hears of it.
             unheard = attempt.hears_rank_0 and attempt.steps.loaded is None
             self._ending.end(attempt, terminate=attempt.assignment.unmanaged or unheard)
+
+    async def _hear_out(self, attempt: NodeAttempt, end: Exited) -> None:
+        """Take over all that rank 0, which has ended, has said and counted, unless it had said so itself."""
+        if attempt.steps.has_told_its_end and not may_have_expired(attempt, end):
+            return
+        await self._ranks.drain(attempt.key, _DRAIN_TIMEOUT_S)
+        if attempt.steps.loaded is None or attempt.steps.has_told_its_end:
+            return
+        folder = checkpoint_path(self._state, attempt.assignment)
+        step = await counted_steps(folder, attempt.assignment.job, attempt.steps.loaded)
+        attempt.counted(step, end.at_s)
 
     def _has_begun(self, attempt: NodeAttempt, rank: int) -> bool:
         """Return whether a rank came to its loop, or may have: one that goes on did so before."""
@@ -183,6 +196,8 @@ class SpawnerEvents:
         if not code:
             return None
         report = read_report(failure_path(self._state, *attempt.files_key, rank))
+        if report is not None and report.left >= 0:  # it ended badly after that
+            report = None
         output, lost = self._logs.tail(*attempt.key, rank)
         return exit_failure(
             rank,
@@ -195,6 +210,14 @@ class SpawnerEvents:
             output_lost=lost,
             exceeded=end.exceeded,
         )
+
+    def _note_left_loop(self, attempt: NodeAttempt, end: Exited) -> None:
+        """Note at which step a rank of a gang has left its loop by itself, and ended well."""
+        if end.code or attempt.assignment.unmanaged or attempt.assignment.world_size == 1:
+            return
+        report = read_report(failure_path(self._state, *attempt.files_key, end.rank))
+        if report is not None and report.left >= 0:
+            attempt.exits.note_left_loop(end.rank, report.left)
 
     # --- its death -------------------------------------------------------------------------------
     async def handle_loss(self, ended: dict[int, int], heard_s: float) -> None:

@@ -193,6 +193,12 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
         trained = self.trained_s is not None or self.end in LOST_ENDS
         return self.ended_s is not None and trained and not known
 
+    @property
+    def is_step_least(self) -> bool:
+        """Return whether it may have done more steps than it told of: it ended before it had saved them, and
+        a step counts only when the next one is asked for."""
+        return self.ended_s is not None and self.reached_step > self.to_step and not self.lost_own
+
 
 class ParkedView(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits for devices with its processes and its state in the memory of a node."""

@@ -33,6 +33,8 @@ class AttemptEnd(StrEnum):
 
 BY_ITSELF = "ended by itself at step "
 """How the reason begins of a completed attempt whose job needed fewer steps than announced."""
+UNEVENLY = "left its loops at different steps: "
+"""How the reason begins of a completed attempt of which ranks did fewer steps than others."""
 END_OF_AGENT_REASON = {
     EXPIRED: AttemptEnd.LEASE_EXPIRED,
     AGENT_LEAVES: AttemptEnd.AGENT_LEFT,

@@ -227,6 +227,8 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failure: Failure | None = None  # of an end that was nobody's wish
     # A rank here, with rank 0 on another node, that has ended with 0 before it came to its loop; -1 = none
     left: CountOrNone = -1
+    # (rank, step) of the ranks here that left their loops by themselves first and last; () = none did
+    left_loops: Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=2)] = ()
     # Why its work could not be saved, or parked, as it ended; "" = it was, as far as is known
     unsaved: Text = ""
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand

@@ -1,10 +1,12 @@
 """The ends of attempts: booked when the last rank is gone, with what follows for their jobs."""
 
+import logging
 from typing import Protocol
 
 from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.attempt_end import BY_ITSELF, AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
+from fairlead.cluster.server.attempt_statuses import left_unevenly
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.death_judge import DeathDecision, DeathJudge
@@ -19,6 +21,7 @@ from fairlead.model.events import RoundOutcome
 from fairlead.model.job import JobId
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
+_log = logging.getLogger(__name__)
 _FAILED = "failed: "  # how the reason of a job begins whose last attempt did
 
 
@@ -105,9 +108,9 @@ class AttemptEnds:
             attempt.record.traceback = "" if attempt.raised is None else attempt.raised.traceback
         row.reached_step = max(row.reached_step, attempt.reached(), attempt.failed_at)
         how = attempt.end()
-        if completed and (early := _take_over_total(attempt)):
-            how = AttemptEnd.COMPLETED, early
-            row.reason, row.reason_node = early, ""
+        if completed and (told := _told_of_end(attempt)):
+            how = AttemptEnd.COMPLETED, told
+            row.reason, row.reason_node = told, ""
         keeps = row.total_steps if completed else attempt.resumable_steps()
         # Else the next one says what it goes on from
         if attempt.is_suspended:
@@ -227,6 +230,15 @@ class AttemptEnds:
             ]
         if isolated_s > 0:
             row.rho = float((now - row.submitted_s - row.held_s) / isolated_s)
+
+
+def _told_of_end(attempt: Attempt) -> str:
+    """Return what is to be told of the end of a completed attempt, as what it did; "" = nothing."""
+    early, uneven = _take_over_total(attempt), left_unevenly(attempt.statuses.values())
+    told = f"{early}; it {uneven}" if early and uneven else early or uneven
+    if uneven:
+        _log.warning("job %d %s", attempt.row.id, told)
+    return told
 
 
 def _take_over_total(attempt: Attempt) -> str:

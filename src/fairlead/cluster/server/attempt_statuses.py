@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from fairlead.cluster.protocol.attempt_end import UNEVENLY
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.protocol.plausible import MAX_RATE
 
@@ -69,6 +70,16 @@ def joined(sentences: Iterable[str]) -> str:
     places = [place for one in others if (place := one[one.find(PLACES) + 2 :]) and PLACES in one]
     rest = [one for one in others if PLACES not in one and one != first]
     return "; ".join([first, *places, *rest])
+
+
+def left_unevenly(statuses: Iterable[AttemptStatus]) -> str:
+    """Return which ranks have left their loops by themselves first and last, where that was not at the same
+    step; "" = it was, as far as is known."""
+    left = sorted((step, rank) for one in statuses for rank, step in one.left_loops)
+    if not left or left[0][0] == left[-1][0]:
+        return ""
+    (least, first), (most, last) = left[0], left[-1]
+    return f"{UNEVENLY}rank {first} at step {least}, rank {last} at step {most}"
 
 
 def was_killed(failure: Failure | None) -> bool:

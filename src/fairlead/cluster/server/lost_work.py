@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from fairlead.cluster.protocol.messages import WOULD_LOSE
+from fairlead.cluster.protocol.messages import WOULD_LOSE, AttemptStatus
+from fairlead.cluster.server.attempt_statuses import steps_took_s
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.save_failures import last_save_failed
@@ -16,6 +18,8 @@ from fairlead.model.duration_text import duration
 _UNLESS_UNDRAINED = (
     "and starts again from zero unless the node is undrained before it can run elsewhere"
 )
+STILL_S = 5.0  # without a step, for an attempt to be warned of; it tells of its steps at intervals
+STILL_STEPS = 10.0  # and in times of what a step takes
 RECENT_S = 600.0  # for which a save that failed says something of the storage of others
 
 
@@ -105,9 +109,12 @@ def _lost_by(
     last = last_save_failed(attempt.row, state.now_s())
     why = why_not_saved(attempt) or last or why_lost(attempt, troubles)
     runs = status is not None and (status.state == "running" or attempt.runs)
-    if not why or not runs or attempt.stopping or attempt.lost or not attempt.ordered:
+    if not runs or attempt.stopping or attempt.lost or not attempt.ordered:
         return ""
     assert status is not None
+    still_s = 0.0 if why else _stands_still_s(fleet, attempt, status)
+    if not why and not still_s:
+        return ""
     kept = max(attempt.resumable_steps(), 0.0 if attempt.row.starts_over else status.saved_step)
     steps = round(steps_by_now(fleet, attempt) - kept)
     if steps < 1:
@@ -117,7 +124,24 @@ def _lost_by(
         return f"its {lost} are lost: it is parked if it can be, {_UNLESS_UNDRAINED}"
     if attempt.row.starts_over:
         return f"its {lost} are lost: {why}"
-    return f"its last {lost}, since step {kept:,.0f}, are lost unless it can save now: {why}"
+    these = f"its last {lost}, since step {kept:,.0f}, are lost unless it"
+    if still_s:
+        grace = duration(attempt.row.spec.grace_s)
+        none = f"it has asked for none for {duration(still_s)}"
+        return f"{these} comes to its next step, or to its end, within {grace}: {none}"
+    return f"{these} can save now: {why}"
+
+
+def _stands_still_s(fleet: Fleet, attempt: Attempt, status: AttemptStatus) -> float:
+    """Return for how many seconds an attempt has asked for no step, where that is far longer than its steps
+    take: its script may have left its loop, and saves only where it asks for one. 0 = it is not."""
+    told = status.step_age_s >= 0 and not attempt.row.spec.unmanaged and not status.finishing
+    steps = status.step - status.loaded_step
+    if not told or steps < 1:
+        return 0.0
+    still_s = status.step_age_s + fleet.report_age_s(attempt.first_node)
+    usual_s = steps_took_s(status) / steps
+    return still_s if still_s > max(STILL_S, STILL_STEPS * usual_s) else 0.0
 
 
 def _counted(steps: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fairlead.cluster.protocol.api_models import JobState
-from fairlead.cluster.protocol.attempt_end import BY_ITSELF, LOST_ENDS, AttemptEnd
+from fairlead.cluster.protocol.attempt_end import BY_ITSELF, LOST_ENDS, UNEVENLY, AttemptEnd
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
@@ -111,7 +111,7 @@ class RoundStarter:
             row.state = _END[end]
             row.ended_s = end_s
             if end in (JobEnd.COMPLETED, JobEnd.CANCELLED):  # what it waited for is past
-                early = row.reason if row.reason.startswith(BY_ITSELF) else ""
+                early = row.reason if row.reason.startswith((BY_ITSELF, UNEVENLY)) else ""
                 row.reason = row.stopped_by if end == JobEnd.CANCELLED else early
             totals = registry.totals_of(row.tenant)
             totals.done += end == JobEnd.COMPLETED

@@ -247,7 +247,7 @@ def _at(attempt: AttemptView) -> str:
     reached = max(attempt.reached_step, attempt.to_step)
     text = f"at step {reached:.0f}"
     if reached > attempt.to_step:
-        text += f", {attempt.to_step:.0f} kept"
+        text += f"{' or later' * attempt.is_step_least}, {attempt.to_step:.0f} kept"
     return text if attempt.trained_s is not None or reached > 0 else f"{text}, not seen to train"
 
 
@@ -263,7 +263,7 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
         where = f"{attempt.accelerator} {devices} of {attempt.node}"
         steps = f"{redone:.0f} step{'s' * (round(redone) != 1)}"
         again = f", does {least}{steps} again" if redone > 0 else ""
-        least = "at least " if attempt.is_step_unknown else ""
+        least = "at least " if attempt.is_step_unknown or attempt.is_step_least else ""
         events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
         if attempt.origin:  # of an unmanaged one nobody knows when it trained
             began_s = attempt.began_s if attempt.trained_s is None else attempt.trained_s
