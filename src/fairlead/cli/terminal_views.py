@@ -313,7 +313,7 @@ def comparison_screen(answer: Comparison) -> Group:
     if changed:
         parts.append(Text("The jobs that change most, time to their end:"))
         parts.append(table(">job >as_it_is >then >difference", changed))
-    return Group(*parts, *map(Text, answer.notes))
+    return Group(*parts, *map(Text, answer.notes), *map(Text, filter(None, [answer.basis])))
 
 
 def absent_jobs(now: ForecastSummary, then: ForecastSummary) -> list[tuple[str, int, int]]:

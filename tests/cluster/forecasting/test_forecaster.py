@@ -153,6 +153,31 @@ def test_a_forecast_of_before_a_change_is_none(
     assert forecaster.forecast_of(11, changed_s=latest.now_s + 1e-3) is None
 
 
+@pytest.mark.parametrize("cost_s", [1.0, 30.0], ids=["made fast", "made slowly"])
+def test_a_question_is_asked_of_no_state_of_long_ago(outcomes: Outcomes, cost_s: float) -> None:
+    """Where the forecast of now takes long, its coarse part is what the question is asked of."""
+    copied, slow = task(), _Slow()
+    slow.go_on.set()
+    forecaster = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes, slow)
+    forecaster.start()
+    try:
+        first = forecaster.recent(np.inf)
+        assert first.final
+        old = replace(first, at=first.at - 151.0, cost_s=cost_s)
+        forecaster.latest = forecaster._last = old
+        slow.go_on.clear()
+        found = forecaster.recent(0.0)
+        assert not found.final
+        assert found.outcomes[0].coarse
+        assert found.at > old.at + 151.0, "it is of now"
+        assert forecaster.latest is old, "others are still told the exact one, and how old it is"
+        slow.go_on.set()
+        until(lambda: forecaster.latest is not old)
+        assert forecaster.recent(np.inf).outcomes == first.outcomes
+    finally:
+        forecaster.close()
+
+
 def test_forecasts_are_held_against_what_came_of_them(
     forecaster: Forecaster, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

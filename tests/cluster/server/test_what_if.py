@@ -11,6 +11,7 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, compared, engine_node
 
 from fairlead.cli.job_history import expected_end
 from fairlead.cli.terminal_views import comparison_screen
+from fairlead.cluster.forecasting import forecaster as forecaster_module
 from fairlead.cluster.front.facade import ConflictError, ForbiddenError
 from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
@@ -42,6 +43,8 @@ def test_jobs_that_would_never_end_are_named(tmp_path: Path) -> None:
         shown = io.StringIO()
         Console(file=shown, width=120).print(comparison_screen(found))
         assert "not within 30 d" in shown.getvalue()
+        assert "of the state of " in shown.getvalue(), "how old it is"
+        assert found.basis in str(answer(found).body)
         assert "(the 1 that end)" in shown.getvalue()
 
 
@@ -58,8 +61,11 @@ def test_a_question_is_asked_of_jobs_as_they_are_wanted_now(tmp_path: Path) -> N
         assert set(_ends(cluster)) == {second, third}
 
 
-def test_no_job_is_said_to_end_sooner_than_its_steps_take(tmp_path: Path) -> None:
+def test_no_job_is_said_to_end_sooner_than_its_steps_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A forecast that is some time old is counted down by the clock, also for jobs that wait."""
+    monkeypatch.setattr(forecaster_module, "MAX_AGE_S", float("inf"))
     with engine_nodes(tmp_path, 600.0) as cluster:
         one = cluster.node("one")
         one.register()

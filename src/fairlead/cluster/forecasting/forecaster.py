@@ -31,9 +31,9 @@ SEEDS = 3  # futures of a forecast, where there is time for them
 CPU_S = 4.0  # of a forecast
 MIN_INTERVAL_S = 2.0  # between two forecasts, and
 INTERVAL_COST_FACTOR = 2.0  # as many times what one takes
-REUSE_COST_FACTOR = (
-    5.0  # times what it takes to make another, until which a question is asked of one
-)
+# A question is asked of a forecast until so many times what another takes are over, or so many seconds
+REUSE_COST_FACTOR = 5.0
+MAX_AGE_S = 60.0
 BACKGROUND_INTERVAL_S = 120.0  # between two that nobody asked for, and
 BACKGROUND_COST_FACTOR = 50.0  # as many times what one takes
 
@@ -51,6 +51,10 @@ class MadeForecast:
     cost_s: float
     final: bool  # False: a better one is being made
     coarse: ForecastRun  # the one without rounds, of the same state
+
+    def is_good_at(self, asked: float) -> bool:
+        """Return whether a question may be asked of it that came then (monotonic)."""
+        return asked - self.at <= min(REUSE_COST_FACTOR * self.cost_s, MAX_AGE_S)
 
     @property
     def age_s(self) -> float:
@@ -105,10 +109,10 @@ class Forecaster:
         self._changed = threading.Condition()
         self._requested = False
         self._closed = False
-        self._failures = 0
-        self._problem = ""  # of the last failure
+        self._failed = 0, ""  # how often, and why it did last
         self._began = time.monotonic()
         self._outdated = -float("inf")  # monotonic; people have changed jobs then
+        self._early: MadeForecast | None = None  # the newest without rounds, shown or not
         self._last: MadeForecast | None = None  # that is final
         self._usual_s = float("inf")  # that it took
         self._tried = -float("inf")  # when the last one was ready, or had failed
@@ -142,7 +146,7 @@ class Forecaster:
         within ``wait_s`` it is waited for. least_s: that the job takes from now on at its best rate; an old
         forecast is counted down by the clock, whatever the job does. changed_s: cluster's time; forecasts of
         states before it are about another situation of the job, and are none."""
-        failures = self._failures
+        failures, _ = self._failed
         self._request()
         known = self._best(job, changed_s)
         vague = known is None or known.kind_of(job) == "coarse"
@@ -197,25 +201,29 @@ class Forecaster:
         return median(errors) if errors else 0.0
 
     def recent(self, until: float) -> MadeForecast:
-        """A forecast no older than it is worth to make another, and of the jobs as people want them now.
-        Waits for it, and from the (monotonic) time ``until`` on for any of these jobs. Raises
-        FairleadError."""
+        """A forecast no older than it is worth to make another, nor than ``MAX_AGE_S``, and of the jobs as
+        people want them now. Waits for it, and from the (monotonic) time ``until`` on for any of these, a
+        coarse one too. Raises FairleadError."""
         asked, outdated = time.monotonic(), self._outdated
+
+        def is_known(one: MadeForecast) -> bool:
+            return one.at > outdated and (one.at >= asked or one.is_good_at(asked))
+
         latest = self.latest
-        if latest is not None and latest.final and latest.at > outdated:
-            reusable = asked - latest.at <= REUSE_COST_FACTOR * latest.cost_s
-            if reusable:
-                return latest
-        before = self._failures
+        if latest is not None and latest.final and is_known(latest):
+            return latest
+        before, _ = self._failed
         self._request(now=True)
 
         def is_good(one: MadeForecast) -> bool:
             new = one.at >= asked or one.cost_s > MIN_INTERVAL_S
-            return one.final and new and one.at > outdated
+            return one.final and new and is_known(one)
 
         found = self._wait(is_good, until, before)
-        if found is None or found.at <= outdated:  # better a coarse one than none
-            found = self._wait(lambda one: one.at > outdated, float("inf"), before)
+        if found is None or not is_known(
+            found
+        ):  # better a coarse one than none, or one of long ago
+            found = self._wait(is_known, float("inf"), before)
         assert found is not None, "there is one, or the wait has failed"
         return found
 
@@ -229,18 +237,21 @@ class Forecaster:
     def _wait(
         self, good: Callable[[MadeForecast], bool], until: float, failures: int
     ) -> MadeForecast | None:
-        """The latest forecast once it is good, or when the time is over. failures: that there were before
-        it was wanted. Raises ForecastError where there is another."""
+        """The latest forecast once it is good, else the newest coarse one if that is; or the latest when the
+        time is over. failures: that there were before it was wanted. Raises ForecastError where there is
+        another."""
         with self._changed:
             while True:
                 latest = self.latest
                 left_s = until - time.monotonic()
-                if latest is not None and good(latest):
-                    return latest
+                for one in (latest, self._early):
+                    if one is not None and good(one):
+                        return one
                 if left_s <= 0:
                     return latest
-                if self._closed or self._failures > failures:
-                    raise ForecastError(self._problem or "no forecast could be made")
+                failed, problem = self._failed
+                if self._closed or failed > failures:
+                    raise ForecastError(problem or "no forecast could be made")
                 self._changed.wait(min(left_s, 1.0))
 
     def outdate(self) -> None:
@@ -263,8 +274,7 @@ class Forecaster:
         if problem and not self._closed:
             _log.info("no forecast: %s", problem)
         with self._changed:
-            self._failures += 1
-            self._problem = problem
+            self._failed = self._failed[0] + 1, problem
             self._tried = time.monotonic()
             self._changed.notify_all()
 
@@ -313,9 +323,9 @@ class Forecaster:
 
         def early(coarse: list[ForecastRun]) -> None:
             at_once.extend(coarse)
-            before = self.latest
-            if before is None or before.outcomes[0].coarse or before.at <= self._outdated:
-                self._publish(latest(coarse, False))
+            before, made = self.latest, latest(coarse, False)
+            shown = before is None or before.outcomes[0].coarse or before.at <= self._outdated
+            self._publish(made, shown=shown)
 
         found = latest(self._process.run(task, early=early), True)
         self._note(found)
@@ -323,9 +333,12 @@ class Forecaster:
         self._tried = time.monotonic()
         self._publish(found)
 
-    def _publish(self, latest: MadeForecast) -> None:
+    def _publish(self, made: MadeForecast, *, shown: bool = True) -> None:
+        """shown: whether it takes the place of the last one for all who ask."""
         with self._changed:
-            self.latest = latest
+            if shown:
+                self.latest = made
+            self._early = None if made.final else made
             self._changed.notify_all()
 
     def _note(self, latest: MadeForecast) -> None:

@@ -472,3 +472,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     forecast_age_s: float | None = None
     forecast_exact_s: float | None = None
     forecast_error: float | None = None
+
+    @property
+    def basis(self) -> str:
+        """How old the state is that was simulated and, of a coarse answer, how far such ones were off; for
+        people, "" = not known."""
+        if self.forecast_age_s is None:
+            return ""
+        text = f"of the state of {duration(self.forecast_age_s)} ago"
+        if self.forecast_kind == "coarse" and self.forecast_error is not None:
+            text += f"; such ends were typically {self.forecast_error:.0%} off"
+        return text

@@ -19,7 +19,6 @@ from fairlead.cluster.server.storage_waits import failed_for_storage
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import RoundOutcome
 from fairlead.model.job import JobId
-from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 _log = logging.getLogger(__name__)
 _FAILED = "failed: "  # how the reason of a job begins whose last attempt did
@@ -220,8 +219,6 @@ class AttemptEnds:
         core = self._state.scheduler
         if core is None or JobId(row.id) not in core.data.ledger:
             return
-        if isinstance(core.data.planning.planner, RoundsOnlyPlanner):
-            return  # the time alone is settled at solves, of which there are none
         unpaired, at = core.data.ledger.isolated, core.data.ledger.row(JobId(row.id))
         isolated_s = float(unpaired.isolated_s[at])
         if unpaired.isolated_rate[at] > 0:

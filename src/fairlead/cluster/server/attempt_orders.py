@@ -11,12 +11,14 @@ from fairlead.cluster.protocol.messages import Assignment, AttemptStatus, Rank
 from fairlead.cluster.server.assignments import assignment
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.devices_held import never_began
 from fairlead.cluster.server.parked import resumable
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.job_views import overhead_s, saves_s
 from fairlead.cluster.store.restore_note import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
+NEVER_BEGAN = "; it never had its devices, and is no start"
 MAX_SAVE_SHARE = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound
 
 
@@ -247,11 +249,15 @@ class AttemptOrders:
         if leader is not None and leader.wait_s >= 0 and not _reached_a_step(attempt, leader):
             record.wait_s, record.start_s = min(leader.wait_s, now - record.since_s), 0.0
             record.start_s = max(now - record.since_s - overhead_s(record), 0.0)
-        if leader is not None:
+        if never_began(attempt):
+            row.starts -= 1
+            record.why += NEVER_BEGAN
+            record.stop_s = -1.0  # it had nothing to stop
+        elif leader is not None:
             cost_s = overhead_s(record)
             row.overhead_s += cost_s
             self._steps.count_lost_time(row, cost_s - max(record.wait_s, 0.0))
-        if attempt.ordered:
+        if attempt.ordered and not never_began(attempt):
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted
         record.ended_s = now  # last: whoever reads the row meanwhile takes it for ended, and whole

@@ -9,6 +9,7 @@ from fairlead.model.commands import Command, EndRound, Solve, StartRound, WakeAt
 from fairlead.model.events import Solved
 from fairlead.model.plan import Change, RoundPlan, weighs_prices
 from fairlead.model.rates import isolated_rate
+from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.core.bound_jobs import (
     BoundGroups,
     as_seen_by_planners,
@@ -45,16 +46,23 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
     if is_due:
         planning.solving, planning.changed = True, Change.NOTHING
         snapshot = take_snapshot(s, time_s)
-        s.ledger.settle_isolated(
-            isolated_rate(snapshot, s.options.settings.gavel.weighted_isolation)
-        )
+        _settle_isolated(s, snapshot)
         snapshot = as_seen_by_planners(snapshot, s.bound_groups())
         if s.options.overlap_solves:
             snapshot = snapshot.copied()
         solve = [Solve(time_s, snapshot, planning.state)]
+    elif planning.changed and not planner_calls.ever_solves(planning.planner):
+        planning.changed = Change.NOTHING
+        _settle_isolated(s, take_snapshot(s, time_s))
     if planning.solving and not s.options.overlap_solves:
         return solve
     return [*solve, *_start_round(s, time_s)]
+
+
+def _settle_isolated(s: SchedulerData, snapshot: Snapshot) -> None:
+    """From now on each job's part of the cluster is as in this snapshot."""
+    weighted = s.options.settings.gavel.weighted_isolation
+    s.ledger.settle_isolated(isolated_rate(snapshot, weighted))
 
 
 def _start_round(s: SchedulerData, time_s: float) -> list[Command]:

@@ -52,9 +52,10 @@ class IsolatedTable(GrowableTable):
     """(jobs,) how far each job would have come with its part of the cluster to itself."""
 
     columns: ClassVar[dict[str, Any]] = {
-        "isolated_s": np.float64,  # up to the last solve
-        "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = never solved
-        "done_at_settle": np.float64,  # steps done at the last solve
+        # All up to the last solve or, of a planner that solves nothing, the last change of jobs or devices
+        "isolated_s": np.float64,
+        "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = none yet
+        "done_at_settle": np.float64,  # steps done then
     }
     isolated_s: Floats
     isolated_rate: Floats

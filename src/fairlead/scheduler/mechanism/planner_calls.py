@@ -23,6 +23,7 @@ from fairlead.model.plan import (
 )
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.third_party import is_built_in, read_only, third_party_call
+from fairlead.policies.rounds_only import RoundsOnlyPlanner
 from fairlead.scheduler.mechanism.checking import check_report, checked_allocation
 
 
@@ -32,6 +33,13 @@ def start(planner: Planner) -> PlannerState:
         return planner.start()
     with third_party_call(f"planner {planner.name!r}"):
         return planner.start()
+
+
+def ever_solves(planner: Planner) -> bool:
+    """Return whether a planner may ask for solves: not where it plans rounds alone."""
+    return (
+        not isinstance(planner, RoundsOnlyPlanner) or type(planner).due is not RoundsOnlyPlanner.due
+    )
 
 
 def due(

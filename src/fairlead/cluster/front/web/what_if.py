@@ -139,7 +139,8 @@ def answer(found: Comparison) -> Section:
     summary = tables.table(
         "outlook-table", "Outlook", _SUMMARY, _summary_rows(found.now, found.then)
     )
-    body = join(*notes, columns(tag("div", summary), tag("div", changed, truncated)))
+    basis = note(f"{found.basis}.") if found.basis else None
+    body = join(*notes, columns(tag("div", summary), tag("div", changed, truncated)), basis)
     return Section("answer", "Answer", body)
 
 
