@@ -101,15 +101,21 @@ it = fairlead.Iterator(list(range(10)), load=lambda _: None, save=Path.touch)
 for x in it:
     time.sleep(0.01)
     if it.step + 1 == last:
+        if sys.argv[4:] == [str(rank)]:
+            it.complete()
         break
 while rank == 1 and last == 12 and not (here / "go").exists():
     time.sleep(0.02)
 """
 
 
-def _gang(client: Client, here: Path, *last: int, total_steps: int = 10**6) -> int:
+def _gang(
+    client: Client, here: Path, *last: int, total_steps: int = 10**6, completes: int | None = None
+) -> int:
+    """completes: the rank that calls ``complete`` before it leaves its loop."""
     here.mkdir()
     words = (sys.executable, "-c", GANG, str(here), *map(str, last))
+    words += () if completes is None else (str(completes),)
     spec = JobSpec(command=words, cwd="/", total_steps=total_steps, scale_factor=2, max_retries=0)
     (job,) = client.submit([spec])
     return job
@@ -127,6 +133,21 @@ def test_a_gang_is_complete_once_all_its_ranks_have_left_their_loops(
         view, (attempt,) = client.job(job), client.attempts(job)
         assert (view.state, view.steps, view.failures) == ("completed", 12, 0)
         assert attempt.why == "ended by itself at step 12 of 1000000"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gang_of_which_one_rank_alone_calls_complete_has_left_its_loops_by_itself(
+    cluster: Running, tmp_path: Path, rank: int
+) -> None:
+    """It was started again for ever: the rank could not agree with the others, and went on without its lease."""
+    with cluster.client() as client:
+        job = _gang(client, tmp_path / "job", 11, 11, completes=rank)
+        until(lambda: client.job(job).ended_s is not None or client.job(job).starts > 1, LIMIT_S)
+        view, (attempt,) = client.job(job), client.attempts(job)
+        assert (view.state, view.steps, view.failures) == ("completed", 11, 0)
+        assert attempt.why == "ended by itself at step 11 of 1000000"
+        log, _ = client.log(job)
+        assert f"complete() was called by rank {rank} alone" in log
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ class Iterator(Generic[Batch]):
         if not isinstance(problem, GeneratorExit):
             self._lease.no_step()
         elif self._lease.is_completing:
-            self.close()
+            self._lease.complete_left()
 
     def _begin(self, epochs: int) -> bool:
         """Go to the pass that this ``for`` is. False: nothing is to be done in it."""

@@ -17,9 +17,10 @@ from fairlead.client.job_size import JobSize
 from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.client.parking import Parking, ParkingHooks
 from fairlead.client.poll_schedule import PollSchedule
-from fairlead.client.quick_exit import end_quickly
+from fairlead.client.quick_exit import end_at_once, end_quickly
 from fairlead.client.rank_environment import (
     EXIT_MAY_NOT_RUN,
+    EXIT_RANK_SYNC,
     RankEnvironment,
     leave,
     print_to_log,
@@ -226,6 +227,23 @@ class Lease:
         self.count_left_step()
         self._loop.at_end = True
         self._check_in()
+
+    def complete_left(self) -> None:
+        """The script has left its loop after ``complete``, in a generator: the interpreter would pass over an
+        exception. Where the other ranks have left theirs without it, this one has left its, too."""
+        try:
+            self.leave_loop()
+        except SystemExit as end:
+            if end.code != EXIT_RANK_SYNC:
+                end_at_once(int(end.code or 0))
+            rank = self._environment.rank
+            print_to_log(
+                f"warning: complete() was called by rank {rank} alone; it counts as having left its loop by "
+                "itself, as the others have"
+            )
+            self._loop.no_more = self._loop.at_end = False
+        else:
+            self._release()
 
     def let_go(self) -> None:
         """Another lease is entered in this process: this one was left."""

@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 _WRITERS = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
@@ -29,10 +30,15 @@ def _leave() -> None:
     atexit.unregister(_leave)
     if getattr(sys, "last_type", None) is not None:
         return  # an exception was not caught: the exit code is not 0
+    end_at_once(0)
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End the process here, where the interpreter would pass over a SystemExit."""
     with suppress(Exception):
         atexit._run_exitfuncs()
     flush_files()
-    os._exit(0)
+    os._exit(code)
 
 
 def flush_files() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import struct
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.cluster.agent.conftest import Play
 
 from fairlead.client.messages import Loaded
 from fairlead.cluster.agent.counted_steps import counted_steps
+from fairlead.cluster.agent.rank_server import RankConnections
 
 # All its steps take less time than there is between two words of them.
 DIES = """
@@ -71,3 +73,19 @@ def test_a_count_that_is_no_count_of_this_start_is_not_used(tmp_path: Path) -> N
     (tmp_path / "steps").unlink()
     os.mkfifo(tmp_path / "steps")
     assert asyncio.run(counted_steps(tmp_path, 7, Loaded(1, 20, 0.0, lost_steps=5))) == -1
+
+
+def test_a_connection_that_is_closed_already_has_nothing_more_to_say() -> None:
+    """It is, of a rank that was killed because it did not end in time: the agent died of that."""
+
+    async def scenario() -> None:
+        ours, others = socket.socketpair()
+        _, writer = await asyncio.open_unix_connection(sock=ours)
+        connections = RankConnections()
+        connections.add((1, 1), writer)
+        writer.close()
+        await writer.wait_closed()
+        others.close()
+        await connections.drain((1, 1), limit_s=60.0)
+
+    asyncio.run(scenario())

@@ -280,7 +280,7 @@ def _unread_bytes(writer: asyncio.StreamWriter) -> int:
     peer = writer.get_extra_info("socket")
     try:
         found = fcntl.ioctl(peer.fileno(), termios.FIONREAD, bytes(_INT.size))
-    except OSError:  # it has been closed
+    except (OSError, ValueError):  # it has been closed: its descriptor is -1
         return 0
     return int(_INT.unpack(found)[0])
 
