@@ -139,7 +139,7 @@ def test_a_gang_is_complete_once_all_its_ranks_have_left_their_loops(
 def test_a_gang_of_which_one_rank_alone_calls_complete_has_left_its_loops_by_itself(
     cluster: Running, tmp_path: Path, rank: int
 ) -> None:
-    """It was started again for ever: the rank could not agree with the others, and went on without its lease."""
+    """It was started again for ever: the rank could not agree with the others, and lost its lease."""
     with cluster.client() as client:
         job = _gang(client, tmp_path / "job", 11, 11, completes=rank)
         until(lambda: client.job(job).ended_s is not None or client.job(job).starts > 1, LIMIT_S)

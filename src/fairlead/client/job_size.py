@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairlead.client.arguments import whole_number
 from fairlead.client.checkpoint import Manifest
-from fairlead.client.rank_environment import RankEnvironment
+from fairlead.client.rank_environment import RankEnvironment, print_to_log
 
 UNREACHABLE_STEP = 1 << 62  # a step that no job reaches
 
@@ -59,3 +59,14 @@ class JobSize:
         self.batch_size = environment.batch or self.batch_size
         self.total_steps = environment.total_steps or self.total_steps
         return None
+
+    def warn_of_total(self, own_total: int | None) -> None:
+        """Print a warning to the job's log if its script has another number of steps. own_total: that; None =
+        it has none."""
+        total = self.total_steps
+        if self.is_adapted or None in (own_total, total) or own_total == total:
+            return
+        print_to_log(
+            f"warning: the job was submitted with {total} steps, its script has {own_total}: it ends when "
+            f"{total} are done, or its data end"
+        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fairlead.client import crash, stacks
 from fairlead.client.arguments import folder, function, seconds
@@ -17,7 +17,7 @@ from fairlead.client.job_size import JobSize
 from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.client.parking import Parking, ParkingHooks
 from fairlead.client.poll_schedule import PollSchedule
-from fairlead.client.quick_exit import end_at_once, end_quickly
+from fairlead.client.quick_exit import end_at_once, leave_stopped
 from fairlead.client.rank_environment import (
     EXIT_MAY_NOT_RUN,
     EXIT_RANK_SYNC,
@@ -236,10 +236,9 @@ class Lease:
         except SystemExit as end:
             if end.code != EXIT_RANK_SYNC:
                 end_at_once(int(end.code or 0))
-            rank = self._environment.rank
             print_to_log(
-                f"warning: complete() was called by rank {rank} alone; it counts as having left its loop by "
-                "itself, as the others have"
+                f"warning: complete() was called by rank {self._environment.rank} alone; it has left its "
+                "loop by itself, as the others have"
             )
             self._loop.no_more = self._loop.at_end = False
         else:
@@ -271,7 +270,9 @@ class Lease:
             self._loop.running = True
             return True
         if self._role is None:
-            return self._ended()
+            if self._ending is None:
+                raise ConfigError("next: the lease is used outside its with block")
+            return False
         self._loop.running = self._check_in()
         return self._loop.running
 
@@ -349,7 +350,7 @@ class Lease:
         self._finishing_role = None
         self._ending = Ending(False, reason)
         if self._on_stop != "return":
-            self._leave()
+            leave_stopped(quick=self._on_stop == "quick" and bool(self._environment.socket))
         return False
 
     def adapt(self, batch_size: int, total_steps: int) -> None:
@@ -426,14 +427,8 @@ class Lease:
         self._release()
         self._finishing_role = role if ending.completed else None
         if not ending.completed and self._on_stop != "return":
-            self._leave()
+            leave_stopped(quick=self._on_stop == "quick" and bool(self._environment.socket))
         return False
-
-    def _leave(self) -> NoReturn:
-        """The state is durable, and the agent knows."""
-        if self._on_stop == "quick" and self._environment.socket:
-            end_quickly()
-        raise SystemExit(0)
 
     def _rank_status(self, finished: bool) -> RankStatus:
         return RankStatus(
@@ -478,23 +473,12 @@ class Lease:
     def warn_of_total(self, own_total: int | None) -> None:
         """Print a warning to the job's log if it was submitted with another number of steps than its script
         has. own_total: the script's; None = it has none."""
-        total = self.job_size.total_steps
-        unknown = None in (own_total, total)
-        if self._environment.rank or self.job_size.is_adapted or unknown or own_total == total:
-            return
-        print_to_log(
-            f"warning: the job was submitted with {total} steps, its script has {own_total}: it ends when "
-            f"{total} are done, or its data end"
-        )
+        if self._environment.rank == 0:
+            self.job_size.warn_of_total(own_total)
 
     def _has_parts(self) -> bool:
         """Return whether each rank saves its own part."""
         return self._state.sharded and self._environment.world_size > 1
-
-    def _ended(self) -> bool:
-        if self._ending is None:
-            raise ConfigError("next: the lease is used outside its with block")
-        return False
 
     def _on_sigterm(self) -> None:
         if not self._sigterm.may_wait and self._environment.socket:

@@ -25,6 +25,13 @@ def end_quickly() -> None:
         atexit.register(_leave)
 
 
+def leave_stopped(*, quick: bool) -> NoReturn:
+    """End a process that was told to stop: its state is durable, and the agent knows."""
+    if quick:
+        end_quickly()
+    raise SystemExit(0)
+
+
 def _leave() -> None:
     """The first of the functions of ``atexit``, for it was registered last: runs the others, and leaves."""
     atexit.unregister(_leave)

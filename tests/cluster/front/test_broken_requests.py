@@ -55,3 +55,40 @@ def test_no_traceback_is_logged_of_a_request_that_is_broken(
     said = capfd.readouterr().err
     assert "Traceback" not in said
     assert "Error" not in said
+
+
+@pytest.mark.parametrize(
+    ("sent", "sentence"),
+    [
+        (
+            POST + b"Transfer-Encoding: chunked\r\n\r\n" + 10_000 * b"1\r\n[\r\n",
+            "Transfer-Encoding: a body is taken with its Content-Length only",
+        ),
+        (POST + 500 * b"a:\r\n", "the request: has more than 200 header lines"),
+        (GET + b"\r\n" + POST + 500 * b"a:\r\n", "the request: has more than 200 header lines"),
+    ],
+)
+def test_what_takes_long_to_parse_is_refused_in_words(
+    tmp_path: Path, sent: bytes, sentence: str
+) -> None:
+    """Chunks of a byte, and heads of thousands of lines, kept the event loop of all others."""
+    with served(tmp_path / "state") as cluster:
+        where = urlsplit(cluster.url)
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            with contextlib.suppress(OSError):
+                connection.sendall(sent)
+            answer = b""
+            with contextlib.suppress(OSError):  # what is not read any more resets the connection
+                while data := connection.recv(1 << 16):
+                    answer += data
+        assert answer.count(b"HTTP/1.1 400") == 1
+        assert sentence.encode() in answer
+
+
+def test_a_body_of_many_lines_is_no_head(tmp_path: Path) -> None:
+    with served(tmp_path / "state") as cluster:
+        where = urlsplit(cluster.url)
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            body = b"\n" * 5_000
+            connection.sendall(POST + b"Content-Length: 5000\r\nConnection: close\r\n\r\n" + body)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 401")

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -237,11 +236,8 @@ def test_bodies_that_are_too_large_or_not_json_are_not_read(front: Served) -> No
     large = ask(front, "POST", "/v1/jobs", content=b" " * (LARGEST_BODY + 1), headers=kind)
     assert large.status_code == 413
 
-    def endless() -> Iterator[bytes]:
-        for _ in range(LARGEST_BODY // 4096 + 2):
-            yield b" " * 4096
-
-    assert ask(front, "POST", "/v1/jobs", content=endless(), headers=kind).status_code == 413
+    in_chunks = iter([b"[]"])
+    assert ask(front, "POST", "/v1/jobs", content=in_chunks, headers=kind).status_code == 400
     assert ask(front, "POST", "/v1/jobs", data={"command": "a"}).status_code == 415
     many = [{"command": ["a"], "total_steps": 1}] * 1001
     assert "1,001" in ask(front, "POST", "/v1/jobs", json=many).json()["error"]
@@ -311,7 +307,7 @@ def test_a_request_with_two_ends_is_refused_and_nothing_behind_it_is_answered(
         while data := connection.recv(1 << 16):
             answer += data
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"Content-Length and Transfer-Encoding are both given" in answer
+    assert b"Transfer-Encoding: a body is taken with its Content-Length only" in answer
     assert answer.count(b"HTTP/1.1") == 1
 
 

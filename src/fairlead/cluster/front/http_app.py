@@ -26,7 +26,6 @@ from fairlead.cluster.front.api.dependencies import (
     answer,
 )
 from fairlead.cluster.front.api.errors import add_handlers
-from fairlead.cluster.front.api.framing import UnclearFraming
 from fairlead.cluster.front.api.middleware import RequestTimer, SecurityHeaders
 from fairlead.cluster.front.api.schema import answers, describe
 from fairlead.cluster.front.body_limit import BodyLimit
@@ -66,7 +65,6 @@ def create_app(
     app.state.facade = facade
     app.state.question_limit = QuestionLimit()
     app.state.body_limit = BodyLimit()
-    app.add_middleware(UnclearFraming)
     app.add_middleware(RequestLimit, user_of=_user_of(facade))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestTimer, seconds=counters.http_seconds)

@@ -6,8 +6,10 @@ import asyncio.sslproto
 from typing import Any
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fairlead.cluster.front.request_parser import RequestParser
 from fairlead.cluster.shortage import Shortage, is_shortage
 
 REQUEST_TIMEOUT_S = 30.0  # from the connection, or the last answer, to the end of the next request
@@ -25,6 +27,15 @@ class TimedH11Protocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _put_off = False  # something has come while an answer was not read
+    conn: RequestParser
+
+    def __init__(self, config: uvicorn.Config, *given: Any, **named: Any) -> None:
+        super().__init__(config, *given, **named)
+        self.conn = RequestParser(config.h11_max_incomplete_event_size)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request."""
+        super().send_400_response(self.conn.refusal or msg)
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
