@@ -21,7 +21,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("FAIRLEAD_") or name in {"RANK", "WORLD_SIZE"}:
             monkeypatch.delenv(name)
     # This process is not one that an agent has started, though it may lead its session.
-    monkeypatch.setattr("fairlead.client.lease.end_quickly", lambda: None)
+    monkeypatch.setattr("fairlead.client.quick_exit.end_quickly", lambda: None)
     # Each loop of a test stands for a start, which has a process of its own.
     monkeypatch.setattr(OPEN_LOOP, "_completed", _Forgetful())
 
