@@ -1,12 +1,15 @@
 """An attempt that never has its devices, for who had them does not let go, is no start of its job."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.attempt_orders import NEVER_BEGAN
+from fairlead.cluster.server.round_report import RoundReporter
 
 
 def ordered(cluster: EngineNodes, **more: object) -> tuple[PlayedNode, int]:
@@ -66,3 +69,24 @@ def test_one_that_had_them_is_both(tmp_path: Path, unmanaged: bool) -> None:
         assert view.starts == 1
         assert view.run_s > 0
         assert NEVER_BEGAN not in cluster.service.explain(ADMIN, job).attempts[0].why
+
+
+def attempt_that_told(status: AttemptStatus) -> Any:
+    record = SimpleNamespace(wait_s=-1.0, trained_s=None)
+    return SimpleNamespace(
+        record=record, begin_noted=False, statuses={"one": status}, leader=status
+    )
+
+
+def test_who_waits_for_its_own_program_has_its_devices() -> None:
+    """A program that does not end, of a job that is to go on meanwhile, counted as one that had nothing."""
+    stops = attempt_that_told(AttemptStatus(job=0, attempt=1, state="stopping", wait_s=0.0))
+    waits = attempt_that_told(
+        AttemptStatus(job=0, attempt=2, state="starting", reason="another process has device 0")
+    )
+    registry: Any = SimpleNamespace(live={0: [waits]})
+    reporter = RoundReporter(cast(Any, SimpleNamespace(registry=registry)), cast(Any, None))
+    current: Any = SimpleNamespace(attempts={0: waits}, ended={})
+    assert reporter._waits(current, [0])
+    registry.live[0] = [stops, waits]
+    assert not reporter._waits(current, [0])

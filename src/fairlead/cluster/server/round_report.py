@@ -3,7 +3,7 @@
 import numpy as np
 
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.devices_held import waits_for_devices_of_others
+from fairlead.cluster.server.devices_held import has_had_devices, waits_for_devices_of_others
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.model.arrays import Floats, Ints
@@ -30,7 +30,7 @@ class RoundReporter:
             if over and len(over) == len(members):
                 ended_s = max(end.time_s for end in over)
                 finish_s[u] = min(max(ended_s, current.started_s), now)
-            if _waits(current, members):
+            if self._waits(current, members):
                 finish_s[u] = current.started_s
             self._charge(members, float(finish_s[u]) - current.started_s, current)
             counted = all(end.outcome is RoundOutcome.RAN for end in over)
@@ -41,6 +41,16 @@ class RoundReporter:
                 end = current.ended.get(job)
                 steps[u, k] = self._steps.count(current.attempts[job], end, counted)
         return RoundEnded(now, current.number, steps, finish_s, outcome, restart_s)
+
+    def _waits(self, current: LiveRound, members: list[int]) -> bool:
+        """Return whether no job of a group has its devices, as another that had them before has them still."""
+        for job in members:
+            attempt = current.attempts[job]
+            live = self._state.registry.live.get(job, ())
+            own = any(has_had_devices(one) for one in live if one is not attempt)
+            if job in current.ended or own or not waits_for_devices_of_others(attempt):
+                return False
+        return True
 
     def _charge(self, members: list[int], lasted_s: float, current: LiveRound) -> None:
         """Device time goes to the account of its tenant; a packed pair shares it."""
@@ -53,12 +63,6 @@ class RoundReporter:
                 record = current.attempts[job].record
                 record.shared_device_s += device_s * (len(members) - 1)
                 self._state.registry.dirty_attempts[current.attempts[job].key] = record
-
-
-def _waits(current: LiveRound, members: list[int]) -> bool:
-    """Return whether no job of a group has its devices, as whoever had them before has them still."""
-    running = [current.attempts[job] for job in members if job not in current.ended]
-    return len(running) == len(members) and all(map(waits_for_devices_of_others, running))
 
 
 def _starting_s(current: LiveRound, job: int, over_s: float) -> float:
