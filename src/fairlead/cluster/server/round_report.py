@@ -43,7 +43,7 @@ class RoundReporter:
         return RoundEnded(now, current.number, steps, finish_s, outcome, restart_s)
 
     def _waits(self, current: LiveRound, members: list[int]) -> bool:
-        """Return whether no job of a group has its devices, as another that had them before has them still."""
+        """Return whether no job of a group has its devices, for others that had them have them still."""
         for job in members:
             attempt = current.attempts[job]
             live = self._state.registry.live.get(job, ())
