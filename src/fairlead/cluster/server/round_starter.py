@@ -108,11 +108,12 @@ class RoundStarter:
             command.jobs.tolist(), command.end.tolist(), command.end_s.tolist(), strict=True
         ):
             row = registry.jobs[job]
-            row.state = _END[end]
-            row.ended_s = end_s
             if end in (JobEnd.COMPLETED, JobEnd.CANCELLED):  # what it waited for is past
                 early = row.reason if row.reason.startswith((BY_ITSELF, UNEVENLY)) else ""
                 row.reason = row.stopped_by if end == JobEnd.CANCELLED else early
+            # Behind the reason: whoever reads the row meanwhile takes it for ended, and whole
+            row.state = _END[end]
+            row.ended_s = end_s
             totals = registry.totals_of(row.tenant)
             totals.done += end == JobEnd.COMPLETED
             if row.rho is not None and end == JobEnd.COMPLETED:

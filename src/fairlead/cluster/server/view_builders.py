@@ -55,6 +55,7 @@ from fairlead.cluster.store.job_views import (
 )
 from fairlead.cluster.store.rows import (
     ON_DEVICES,
+    OPEN_STATES,
     AttemptRow,
     JobRow,
     TenantTotals,
@@ -152,13 +153,14 @@ class ViewBuilder:
 
     def _displayed(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
-        if not row.open:
-            return row.state, row.ended_s, row.reason
+        state = row.state  # the driver may end the job while this is found out
+        if state not in OPEN_STATES:
+            return state, row.ended_s, row.reason
         if self._state.halted:  # nothing starts, moves or ends, whatever its node does
-            return row.state, None, f"as an older copy of the state has it; {HALTED}"
+            return state, None, f"as an older copy of the state has it; {HALTED}"
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
-        waits = row.state not in (*ON_DEVICES, "paused")
+        waits = state not in (*ON_DEVICES, "paused")
         reason = (
             row.stall
             or self._end(row)
@@ -174,12 +176,12 @@ class ViewBuilder:
         reason = _beginning(row, reason)
         silent = self._silence(row) or self._pinning.reason(row.id)
         attempt = self._state.registry.newest(row.id)
-        if row.state in ON_DEVICES and attempt is not None and attempt.lost:
+        if state in ON_DEVICES and attempt is not None and attempt.lost:
             return row.off_devices, None, silent or reason
         if over is not None and over.completed and not silent:  # paused just now, perhaps
-            return "completed", over.time_s, row.reason if row.state in ON_DEVICES else ""
-        if row.state not in ON_DEVICES or over is None or silent:
-            return row.state, row.ended_s, silent or reason
+            return "completed", over.time_s, row.reason if state in ON_DEVICES else ""
+        if state not in ON_DEVICES or over is None or silent:
+            return state, None, silent or reason
         return row.off_devices, None, reason or "takes part again in the next round"
 
     def _next_try(self, row: JobRow, reason: str) -> str:
