@@ -84,8 +84,10 @@ def test_a_job_grows_and_shrinks_and_does_each_step_once(
         steps = [step for _, _, step in trained(paths[0])]
         assert steps == list(range(1, len(steps) + 1))
         assert client.job(0).lost_steps == 0 == client.job(0).failures
-        ends = [row.end for row in client.attempts(0)[:-1]]
-        assert set(ends) == {"resized"}
+        ends = {row.end for row in client.attempts(0)[:-1]}
+        assert "resized" in ends
+        # Least attained service first: with three jobs the one that trained the longest waits for a round.
+        assert ends <= ({"resized"} if options is POLLUX else {"resized", "preempted"})
 
 
 def test_steps_since_the_last_checkpoint_are_all_that_a_killed_rank_costs(tmp_path: Path) -> None:
