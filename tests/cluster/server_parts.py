@@ -13,6 +13,7 @@ from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
+from fairlead.cluster.server.kept_devices import KeptDevices
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.node_watch import NodeWatch
 from fairlead.cluster.server.options import LiveOptions
@@ -120,7 +121,7 @@ class AttemptParts:
         )
         self.clock = RoundClock(
             state,
-            reporter=RoundReporter(state, self.steps),
+            reporter=RoundReporter(state, self.steps, KeptDevices(state)),
             steps=self.steps,
             nodes=self.nodes,
             costs=nobody,

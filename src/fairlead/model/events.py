@@ -138,6 +138,17 @@ class RestartCostsLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesKept:
+    """Jobs kept their devices after they were told to stop: time that counts as received, in no round.
+    The event may come late: jobs that are no longer in the system are ignored."""
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    accelerator: Ints  # (jobs,) index of the type of the devices in the cluster
+    kept_s: Floats  # (jobs,) seconds, >= 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobsReweighted:
     """Jobs count for more or less from now on. Their shares are solved for again."""
 
@@ -245,6 +256,7 @@ Event: TypeAlias = (
     | RequirementsChanged
     | ProgressCorrected
     | RestartCostsLearned
+    | DevicesKept
     | JobsReweighted
     | JobsPaused
     | JobTypesLearned

@@ -80,6 +80,11 @@ class RestartCosts:
         """Return the seconds for one job: its own figure, else its family's, else the default."""
         return self.by_job.get(job.id, self.by_family.get(job.family, self.default_s))
 
+    @property
+    def largest_s(self) -> float:
+        """The largest of all figures."""
+        return max(self.default_s, *self.by_family.values(), *self.by_job.values(), 0.0)
+
 
 _COSTS = {
     "default_s": NUMBER,

@@ -1,5 +1,6 @@
 """The one input of every policy and planner."""
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -124,6 +125,13 @@ class Snapshot:
         None  # (job_types, slots) as job_type_rate, but not 0 on slot types that
     )
     # another dominates: what a job does where its devices are scattered; None: as job_type_rate
+    max_restart_s: float = math.inf  # seconds that a start costs at most where no work is lost
+
+    @property
+    def unkept_s(self) -> Floats:
+        """(jobs,) seconds of work that each job loses if it is stopped now: what ``restart_s`` has above a
+        start."""
+        return np.maximum(self.restart_s - self.max_restart_s, 0.0)
 
     def copied(self) -> "Snapshot":
         """Return a copy with arrays of its own, which stays valid while the scheduler goes on."""

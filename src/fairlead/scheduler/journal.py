@@ -73,6 +73,7 @@ _KINDS: dict[bytes, Any] = {
     b"d": e.JobsDropped,
     b"a": e.NodesAvoided,
     b"v": e.DevicesBound,
+    b"o": e.DevicesKept,
     b"T": SchedulerCheckpoint,
     b"S": SolveDigest,
     b"R": c.StartRound,
@@ -82,7 +83,7 @@ _KINDS: dict[bytes, Any] = {
 }
 _CODE = {record_type: code for code, record_type in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]
-_EVENTS = frozenset(b"jxlreswqpcghkbdav")
+_EVENTS = frozenset(b"jxlreswqpcghkbdavo")
 
 
 def _encode_value(value: Any) -> Any:

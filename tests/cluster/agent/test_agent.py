@@ -29,6 +29,7 @@ from fairlead.client.messages import (
     RankRefused,
     frame,
 )
+from fairlead.cluster.agent.device_claim import NOT_ENDED
 from fairlead.cluster.protocol.messages import Rank
 
 SLEEP = ("sleep", "1000")
@@ -230,6 +231,24 @@ def test_old_and_doubled_orders_do_no_harm(play: Play) -> None:
         await server.order(plain(71, *SLEEP))  # an attempt is used once
         await asyncio.sleep(0.5)
         assert server.statuses == {}
+
+    play(scenario)
+
+
+def test_who_waits_for_a_device_says_so(play: Play) -> None:
+    """It is by this that the server knows that the time is not the job's."""
+
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        stubborn = ("bash", "-c", "trap '' TERM; echo up; while :; do sleep 1; done")
+        await server.order(plain(91, *stubborn, grace_s=3.0))
+        await server.until_output(91, "up")
+        await server.order(plain(92, *SLEEP))  # in its place
+        await server.until(lambda: (92, 1) in server.statuses)
+        await server.until(lambda: server.statuses[92, 1].reason == NOT_ENDED)
+        assert server.statuses[92, 1].state == "starting"
+        assert server.statuses[92, 1].obstacle == ""
+        await server.until_state((92, 1), "running")
+        assert server.statuses[92, 1].reason == ""
 
     play(scenario)
 

@@ -85,7 +85,9 @@ def test_who_waits_for_its_own_program_has_its_devices() -> None:
         AttemptStatus(job=0, attempt=2, state="starting", reason="another process has device 0")
     )
     registry: Any = SimpleNamespace(live={0: [waits]})
-    reporter = RoundReporter(cast(Any, SimpleNamespace(registry=registry)), cast(Any, None))
+    reporter = RoundReporter(
+        cast(Any, SimpleNamespace(registry=registry)), *cast(Any, (None, None))
+    )
     current: Any = SimpleNamespace(attempts={0: waits}, ended={})
     assert reporter._waits(current, [0])
     registry.live[0] = [stops, waits]

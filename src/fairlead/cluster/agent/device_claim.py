@@ -11,6 +11,9 @@ from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.spawner_messages import RankLaunch
 
+NOT_ENDED = "what ran there before has not ended"
+_MOMENT_S = 1.0
+
 
 @dataclass(frozen=True)
 class SpawnerStorage:
@@ -42,10 +45,19 @@ class DeviceClaim:
     retry_s: float = 0.0  # not before this time
     waits_for: str = ""  # as the agent was told
     search_s: float | None = None  # when to look for who holds its devices; None = nobody does
+    blocked_s: float | None = (
+        None  # since when another attempt of this agent has them; None = none has
+    )
     free_s: float = 0.0  # when the devices were free
     given_back: bool = False  # its ranks are about to be parked, and need no device any more
     inherited: InheritedLocks | None = None  # of processes that are parked as they are
     retaken: bool = False  # are its locks those of such processes, which do not go on yet?
+
+    def blocked(self, now: float) -> str:
+        """Note that another attempt of this agent has its devices. Return what to tell of it: most make way
+        in a moment, so "" before that."""
+        self.blocked_s = now if self.blocked_s is None else self.blocked_s
+        return NOT_ENDED if now - self.blocked_s >= _MOMENT_S else ""
 
     def lock_files(self, storage: SpawnerStorage) -> dict[Path, int]:
         """Lock file -> its device, of those that it needs."""
@@ -57,7 +69,7 @@ class DeviceClaim:
         """Take the locks; "" = done, else why not. Raises OSError."""
         locked = locks.lock_slots(storage.state / "locks", self.job, self.devices)
         if locked is None:
-            return "what ran there before has not ended"
+            return NOT_ENDED
         try:
             taken = storage.devices.take(self.devices)
         except OSError:
@@ -77,7 +89,7 @@ class DeviceClaim:
                 slots[device] = os.dup(descriptor)
         if len(slots) < len(inherited.slots):
             _unlock_slots(slots)
-            return "what ran there before has not ended"
+            return NOT_ENDED
         if (taken := storage.devices.retake(inherited.devices)) is not None:
             _unlock_slots(slots)
             return f"device {taken} is in use by another agent of this machine, or what it left"

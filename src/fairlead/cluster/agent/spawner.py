@@ -244,6 +244,7 @@ class Spawner:
                 continue
             attempt.claim.retry_s = now + _RETRY_S
             if not self._may_begin(attempt):
+                self._send_waits(attempt, attempt.claim.blocked(now), obstacle=False)
                 continue
             try:
                 self._launch(attempt)
@@ -254,7 +255,7 @@ class Spawner:
                 self._send_waits(attempt, f"{where}{problem.strerror or problem}")
 
     def _send_waits(self, attempt: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
-        if reason == attempt.claim.waits_for:  # once: it is tried again many times a second
+        if reason in ("", attempt.claim.waits_for):  # once: it is tried again many times a second
             return
         attempt.claim.waits_for = reason
         job, number = attempt.key
@@ -286,8 +287,7 @@ class Spawner:
     def _find_holders(self, attempt: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. why: as far as is known."""
         text, obstacle = self._holders.search(attempt, why, self._begun, self._helper_pids)
-        if text:
-            self._send_waits(attempt, text, obstacle=obstacle)
+        self._send_waits(attempt, text, obstacle=obstacle)
 
     @property
     def _helper_pids(self) -> set[int]:

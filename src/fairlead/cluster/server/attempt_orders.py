@@ -212,6 +212,8 @@ class AttemptOrders:
         attempt.stop(end, reason)
         told = AttemptEnd.PREEMPTED if parks and attempt.row.spec.is_suspended else attempt.stopping
         attempt.stop_ordered_s = self._state.now_s()
+        if (leader := attempt.leader) is not None:
+            attempt.saved_before_s = max(leader.saving_s, 0.0)
         if attempt.ordered:
             for node in attempt.nodes:
                 self._state.fleet.revoke(node, *attempt.key, told)

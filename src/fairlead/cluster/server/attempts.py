@@ -50,8 +50,8 @@ class Attempt:
     never_resumed_on: set[str] = field(default_factory=set)
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
-    # when, cluster's time; None = it was not, or that is not known
-    stop_ordered_s: float | None = None
+    stop_ordered_s: float | None = None  # when, cluster's time; None = it was not, or nobody knows
+    saved_before_s: float = 0.0  # seconds in saves by then, as of rank 0
     # its end once it is lost
     loss: tuple[AttemptEnd, str] = (AttemptEnd.NODE_LOST, AttemptEnd.NODE_LOST)
     statuses: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last

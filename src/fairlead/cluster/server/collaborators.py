@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempt_ends import AttemptEnds
+from fairlead.cluster.server.attempt_ends import AttemptEnds, EndListener
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.backend import LiveBackend
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -15,6 +15,7 @@ from fairlead.cluster.server.estimator_session import EstimatorSession
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.job_notices import JobNotices
 from fairlead.cluster.server.job_pinning import JobPinning
+from fairlead.cluster.server.kept_devices import KeptDevices
 from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.server.node_service import NodeService
@@ -57,6 +58,7 @@ class AttemptParts:
 
     starts: MeasuredStarts
     costs: RestartCostsOfJobs
+    kept: KeptDevices
     steps: StepAccounting
     orders: AttemptOrders
     notices: JobNotices | None
@@ -207,8 +209,9 @@ def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) ->
     costs = RestartCostsOfJobs(state, starts, retries.storage.reasons)
     steps = StepAccounting(state, admission.learn_batch)
     orders = AttemptOrders(state, steps=steps, rates=admission, listener=retries)
-    notices = None if state.options.webhook is None else JobNotices(state)
-    listeners = (starts, retries) if notices is None else (starts, retries, notices)
+    notices, kept = None if state.options.webhook is None else JobNotices(state), KeptDevices(state)
+    listeners: tuple[EndListener, ...] = (starts, retries, kept)
+    listeners += () if notices is None else (notices,)
     ends = AttemptEnds(state, steps=steps, orders=orders, listeners=listeners)
     standbys = Standbys(state, orders)
     intake = ReportIntake(
@@ -223,6 +226,7 @@ def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) ->
     return AttemptParts(
         starts=starts,
         costs=costs,
+        kept=kept,
         steps=steps,
         orders=orders,
         notices=notices,
@@ -280,7 +284,7 @@ def _round_clock(
 ) -> RoundClock:
     return RoundClock(
         state,
-        reporter=RoundReporter(state, attempts.steps),
+        reporter=RoundReporter(state, attempts.steps, attempts.kept),
         steps=attempts.steps,
         nodes=nodes.watch,
         costs=attempts.costs,

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.cluster.forecasting.forecast_starts import UNBOUNDED_COST_S
 from fairlead.cluster.protocol.messages import AttemptKey
-from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.attempts import MAX_EXTRAPOLATION_S, Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
 from fairlead.cluster.server.loaded_checkpoint import RESUMED
@@ -260,8 +260,8 @@ class RestartCostsOfJobs:
         )
 
     def _cost_s(self, attempt: Attempt, now: float, troubles: Mapping[str, str]) -> float:
-        """Seconds. One for ``preemption_hysteresis`` of lost work: the core has a start wait until another
-        job is owed that many times its cost, and work is lost once."""
+        """Seconds. Where the policy has a start wait until another job is owed ``preemption_hysteresis``
+        times its cost, that part of lost work, for work is lost once."""
         assert self._state.setup is not None
         setup = self._state.setup
         if self._keeps_devices(attempt, now):
@@ -272,10 +272,12 @@ class RestartCostsOfJobs:
         keeps = row.spec.is_suspended and self._starts.can_suspend(attempt)
         loses = not keeps and (row.spec.unmanaged or why_lost(attempt, troubles))
         if attempt.leader is not None and loses:
-            unkept_s = _unkept_s(attempt)
+            age_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
+            unkept_s = _unkept_s(attempt, min(age_s, MAX_EXTRAPOLATION_S))
         resume_s = self._starts.resume_s(attempt.row.id)
         again_s = setup.restart_costs.default_s if resume_s is None else resume_s
-        return again_s + unkept_s / setup.settings.preemption_hysteresis
+        times = setup.settings.preemption_hysteresis if self.is_applied() else 1.0
+        return again_s + unkept_s / times
 
     def _keeps_devices(self, attempt: Attempt, now: float) -> bool:
         """Return whether the job is to keep its devices, whatever others are owed, for as long as its nodes
@@ -291,14 +293,14 @@ class RestartCostsOfJobs:
         return attempt.is_young(now, limit_s)
 
 
-def _unkept_s(attempt: Attempt) -> float:
+def _unkept_s(attempt: Attempt, age_s: float) -> float:
     """Seconds that a job has run for what its checkpoints do not keep: one without the iterator saves when it
-    likes, and of another the saves fail."""
+    likes, and of another the saves fail. age_s: of what was told of it last."""
     assert attempt.leader is not None
     if attempt.row.starts_over:
         ran_s = max(one.ran_s for one in attempt.statuses.values())  # rank 0 may have ended
         steps_per_s = attempt.measured() or attempt.rate
         before_s = attempt.from_step / steps_per_s if steps_per_s > 0 else 0.0
-        return ran_s + before_s  # of a program that was parked, also what it did before
+        return ran_s + age_s + before_s  # of a program that was parked, also what it did before
     rate, lost = attempt.measured(), attempt.progress() - attempt.resumable_steps()
     return min(lost / rate, attempt.leader.ran_s) if rate and lost > 0 else 0.0

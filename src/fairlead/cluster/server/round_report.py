@@ -4,6 +4,7 @@ import numpy as np
 
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.devices_held import has_had_devices, waits_for_devices_of_others
+from fairlead.cluster.server.kept_devices import KeptDevices
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.model.arrays import Floats, Ints
@@ -13,12 +14,16 @@ from fairlead.model.events import RoundEnded, RoundOutcome
 class RoundReporter:
     """On the driver's thread."""
 
-    def __init__(self, state: ClusterState, steps: StepAccounting) -> None:
+    def __init__(self, state: ClusterState, steps: StepAccounting, kept: KeptDevices) -> None:
         self._state = state
         self._steps = steps
+        self._kept = kept
 
     def report(self, current: LiveRound, now: float) -> RoundEnded:
-        """Return the outcome of a round that ends now; its device time is charged."""
+        """Return the outcome of a round that ends now; its device time is charged, and so is that of jobs
+        which were to leave their devices, of which the core is told."""
+        if (kept := self._kept.reported(current, now)) is not None:
+            self._state.emit(kept)
         shape = current.job_groups.shape
         steps: Floats = np.zeros(shape)
         outcome: Ints = np.full(shape, int(RoundOutcome.RAN), np.int64)

@@ -25,6 +25,7 @@ from fairlead.policies.gandiva.state import (
     from_arrays,
 )
 
+_LOSS_FACTOR = 2.0  # what is known of the work that a stop would lose is a little old
 MECHANISMS = ("slicing", "packing", "migration")
 
 
@@ -169,7 +170,10 @@ def _rows_of_pairs(snapshot: Snapshot, found: Measured) -> dict[Pair, int]:
 
 def _take_turns(snapshot: Snapshot, homes: Homes, rows: Mapping[Pair, int]) -> list[_RunningGroup]:
     """Return who runs: of the jobs at home on a server, those with the least weighted run time first; of
-    equals, those that ran. Who does not fit waits, and smaller ones after it may run."""
+    equals, those that ran. Who does not fit waits, and smaller ones after it may run. A job whose work is
+    lost if it is stopped goes on until it is ahead by more than that work: two that start over would else
+    take their devices from each other in every round, and neither would come to its end."""
+    unkept_s = _LOSS_FACTOR * snapshot.unkept_s / snapshot.weight
     members = snapshot.group_members
     alone = np.arange(len(members))
     if members.shape[1] > 1:
@@ -180,11 +184,14 @@ def _take_turns(snapshot: Snapshot, homes: Homes, rows: Mapping[Pair, int]) -> l
         one, other = homes.jobs[a], homes.jobs[b]
         if one.home and one.home == other.home and homes.overloaded(one.home[0]):
             packed |= {a, b}
-            ran = IDLE in (one.partner, other.partner)
-            groups.append(((one.turn + other.turn) / 2, ran, (a, b), row))
+            idle = IDLE in (one.partner, other.partner)
+            ahead = 0.0 if idle else float(max(unkept_s[a], unkept_s[b]))
+            groups.append(((one.turn + other.turn) / 2 - ahead, idle, (a, b), row))
     for i, record in enumerate(homes.jobs):
         if record.home and i not in packed:
-            groups.append((record.turn, record.partner == IDLE, (i,), int(alone[i])))
+            idle = record.partner == IDLE
+            ahead = 0.0 if idle else float(unkept_s[i])
+            groups.append((record.turn - ahead, idle, (i,), int(alone[i])))
     groups.sort()
     free, running = list(homes.working), []
     for _, _, jobs, row in groups:

@@ -48,14 +48,14 @@ def measure(snapshot: Snapshot, state: GandivaState, servers: Servers) -> Measur
             continue
         known = _brought_home(known, homes)
         lasted_s, steps = ran_s - known.ran_s, known.steps_left - steps_left
-        if lasted_s > 0 and known.partner != IDLE:
-            packed = known.partner != ALONE
+        if lasted_s > 0:  # also of one that kept devices which it was to leave
+            packed = known.partner not in (ALONE, IDLE)
             used_s = lasted_s / 2 if packed else lasted_s  # two on a device use half of it each
             known = known._replace(turn=known.turn + used_s / weight)
             if packed:
                 alone = known.alone if known.alone_on == known.slot else solo_rate[i, known.slot]
                 relative[job] = steps / lasted_s / alone if alone > 0 else 0.0
-            elif steps > 0:
+            elif steps > 0 and known.partner == ALONE:
                 known = known._replace(alone=steps / lasted_s, alone_on=known.slot)
         jobs.append(known._replace(ran_s=ran_s, steps_left=steps_left))
     return _judged(jobs, relative, snapshot, state)

@@ -8,6 +8,7 @@ from fairlead.errors import ProtocolError
 from fairlead.model.commands import Command, JobEnd
 from fairlead.model.events import (
     DevicesBound,
+    DevicesKept,
     JobsPaused,
     JobsReweighted,
     JobsSubmitted,
@@ -145,6 +146,24 @@ def restart_costs_learned(s: SchedulerData, event: RestartCostsLearned) -> list[
     for ledger in (s.paused_jobs, s.ledger):
         row, here = rows_of(ledger.jobs.id, event.jobs)
         ledger.jobs.restart_s[row[here]] = event.restart_s[here]
+    return []
+
+
+def devices_kept(s: SchedulerData, event: DevicesKept) -> list[Command]:
+    """Time for which jobs kept devices counts from the next decision on; it causes none."""
+    if not np.all((event.kept_s >= 0) & np.isfinite(event.kept_s)):
+        raise ProtocolError(f"times must be finite and >= 0, got {event.kept_s}")
+    of_slot = s.running.topology.accelerator_of_slot
+    if not np.isin(event.accelerator, of_slot).all():
+        raise ProtocolError(f"there is no such type of device: {event.accelerator}")
+    slot = np.array([np.flatnonzero(of_slot == t)[0] for t in event.accelerator], np.int64)
+    for ledger in (s.paused_jobs, s.ledger):
+        row, here = rows_of(ledger.jobs.id, event.jobs)
+        job, kept_s = row[here], event.kept_s[here]
+        np.add.at(ledger.runs.ran_s, job, kept_s)
+        at = ledger.single_job_rows()[job], slot[here]
+        np.add.at(ledger.groups.received_s, at, kept_s)
+        np.add.at(s.ledger.allocated_s, slot[here], kept_s)
     return []
 
 

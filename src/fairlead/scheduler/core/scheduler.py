@@ -7,6 +7,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, JobEnd
 from fairlead.model.events import (
     DevicesBound,
+    DevicesKept,
     Event,
     JobsCancelled,
     JobsDropped,
@@ -97,6 +98,8 @@ class Scheduler:
                 return job_events.progress_corrected(s, event)
             case RestartCostsLearned():
                 return job_events.restart_costs_learned(s, event)
+            case DevicesKept():
+                return job_events.devices_kept(s, event)
             case JobsReweighted():
                 return job_events.reweighted(s, event)
             case JobsPaused():

@@ -61,6 +61,7 @@ def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snap
             "elastic": elastic_choices(s) if s.elastic else None,
             "configuration_devices": None,
             "believed_rate": s.beliefs.table.rate,
+            "max_restart_s": s.options.restart_costs.largest_s,
         },
     )
     return snapshot

@@ -1,0 +1,102 @@
+"""A job that keeps its devices after it was told to stop is charged for it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.server.kept_devices import KeptDevices
+from fairlead.cluster.store.rows import TenantTotals
+
+TOLD_S = 100.0  # when the job was told to stop
+
+
+class Cluster:
+    """One job of two devices, which was told to stop; it is not in the round in force."""
+
+    def __init__(self) -> None:
+        self.totals = TenantTotals()
+        self.row = SimpleNamespace(id=7, tenant="t", device_s=0.0)
+        self.attempt: Any = SimpleNamespace(
+            key=(7, 1),
+            row=self.row,
+            record=SimpleNamespace(
+                accelerator="k80", devices=(0, 1), ended_s=None, wait_s=0.0, trained_s=None
+            ),
+            stop_ordered_s=TOLD_S,
+            saved_before_s=5.0,
+            lost=False,
+            begin_noted=False,
+            statuses={},
+        )
+        self.saving(5.0)
+        self.registry = SimpleNamespace(
+            live={7: [self.attempt]}, jobs={7: self.row}, dirty_jobs=set(), totals_of=self._totals
+        )
+        self.round: Any = SimpleNamespace(attempts={})
+        state: Any = SimpleNamespace(
+            registry=self.registry,
+            round=self.round,
+            cluster=SimpleNamespace(accelerators=("v100", "k80")),
+        )
+        self.kept = KeptDevices(state)
+
+    def _totals(self, tenant: str) -> TenantTotals:
+        assert tenant == "t"
+        return self.totals
+
+    def saving(self, seconds: float) -> None:
+        """Its saves have taken so long in all."""
+        self.attempt.leader = AttemptStatus(job=7, attempt=1, state="stopping", saving_s=seconds)
+
+    def reported_s(self, now: float) -> float:
+        """Seconds that the core is told of at the end of a round."""
+        event = self.kept.reported(self.round, now)
+        if event is None:
+            return 0.0
+        assert (event.time_s, event.jobs.tolist(), event.accelerator.tolist()) == (now, [7], [1])
+        return float(event.kept_s[0])
+
+    def end(self, at_s: float) -> None:
+        """Its attempt is over."""
+        self.attempt.record.ended_s = at_s
+        self.registry.live.clear()
+        self.kept.ended(self.attempt, "")
+
+
+def test_each_second_counts_once() -> None:
+    cluster = Cluster()
+    assert [cluster.reported_s(now) for now in (103.0, 106.0, 106.0)] == [3.0, 3.0, 0.0]
+    cluster.end(108.0)  # between two rounds
+    assert [cluster.reported_s(now) for now in (109.0, 112.0)] == [2.0, 0.0]
+    assert cluster.totals.device_s == cluster.row.device_s == 16.0
+    assert cluster.registry.dirty_jobs == {7}
+
+
+def test_the_time_of_its_save_is_not_charged() -> None:
+    cluster = Cluster()
+    cluster.saving(7.0)
+    assert cluster.reported_s(103.0) == 1.0
+    cluster.saving(20.0)
+    assert cluster.reported_s(112.0) == 0.0  # it went on saving
+    cluster.end(118.0)
+    assert cluster.reported_s(120.0) == 2.0
+
+
+def test_a_round_that_counts_the_job_is_not_counted_again() -> None:
+    """It was told to stop in the middle of its own round, or goes on elsewhere in this one."""
+    cluster = Cluster()
+    cluster.round.attempts[7] = cluster.attempt
+    assert cluster.reported_s(103.0) == 0.0
+    del cluster.round.attempts[7]
+    assert cluster.reported_s(105.0) == 2.0
+    cluster.round.attempts[7] = cluster.attempt
+    cluster.end(108.0)
+    assert cluster.reported_s(110.0) == 0.0
+
+
+def test_nothing_is_charged_for_an_attempt_without_devices_or_of_a_lost_node() -> None:
+    waits, lost, old = Cluster(), Cluster(), Cluster()
+    waits.attempt.record.wait_s = -1.0
+    lost.attempt.lost = True
+    old.attempt.stop_ordered_s = None  # by a server before this one
+    assert [one.reported_s(103.0) for one in (waits, lost, old)] == [0.0, 0.0, 0.0]
