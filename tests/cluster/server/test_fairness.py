@@ -11,7 +11,7 @@ RATE = 1.0  # steps/s of the jobs, as they state it
 STEPS = 100_000
 
 
-@pytest.mark.parametrize("policy", ["las_aware", "fifo", "tiresias", "sia"])
+@pytest.mark.parametrize("policy", ["las_aware", "fifo", "tiresias", "sia", "gandiva"])
 def test_a_job_that_has_ended_has_a_finish_time_fairness(tmp_path: Path, policy: str) -> None:
     with engine_nodes(tmp_path, policy=policy) as cluster:
         one = cluster.node("one", devices=2)

@@ -51,7 +51,7 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
         if s.options.overlap_solves:
             snapshot = snapshot.copied()
         solve = [Solve(time_s, snapshot, planning.state)]
-    elif planning.changed and not planner_calls.ever_solves(planning.planner):
+    elif planning.changed and not planner_calls.solves_changes(planning.planner):
         planning.changed = Change.NOTHING
         _settle_isolated(s, take_snapshot(s, time_s))
     if planning.solving and not s.options.overlap_solves:

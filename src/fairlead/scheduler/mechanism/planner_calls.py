@@ -23,6 +23,7 @@ from fairlead.model.plan import (
 )
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.third_party import is_built_in, read_only, third_party_call
+from fairlead.policies.gandiva.planner import Gandiva
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 from fairlead.scheduler.mechanism.checking import check_report, checked_allocation
 
@@ -35,11 +36,12 @@ def start(planner: Planner) -> PlannerState:
         return planner.start()
 
 
-def ever_solves(planner: Planner) -> bool:
-    """Return whether a planner may ask for solves: not where it plans rounds alone."""
-    return (
-        not isinstance(planner, RoundsOnlyPlanner) or type(planner).due is not RoundsOnlyPlanner.due
-    )
+def solves_changes(planner: Planner) -> bool:
+    """Return whether a planner asks for a solve once jobs or devices have changed: not where it plans rounds
+    alone, and not Gandiva's, which asks when its pairs have."""
+    if isinstance(planner, RoundsOnlyPlanner):
+        return type(planner).due is not RoundsOnlyPlanner.due
+    return not isinstance(planner, Gandiva)
 
 
 def due(
