@@ -140,11 +140,12 @@ class RestartCostsLearned:
 @dataclass(frozen=True, slots=True)
 class DevicesKept:
     """Jobs kept their devices after they were told to stop: time that counts as received, in no round.
-    The event may come late: jobs that are no longer in the system are ignored."""
+    The event may come late: jobs that are no longer in the system are ignored, and so are types of devices
+    that are not in the cluster."""
 
     time_s: float
     jobs: Ints  # (jobs,) ids
-    accelerator: Ints  # (jobs,) index of the type of the devices in the cluster
+    accelerators: tuple[str, ...]  # (jobs,) the type of the devices
     kept_s: Floats  # (jobs,) seconds, >= 0
 
 

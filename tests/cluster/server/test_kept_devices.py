@@ -36,7 +36,6 @@ class Cluster:
         state: Any = SimpleNamespace(
             registry=self.registry,
             round=self.round,
-            cluster=SimpleNamespace(accelerators=("v100", "k80")),
         )
         self.kept = KeptDevices(state)
 
@@ -53,7 +52,7 @@ class Cluster:
         event = self.kept.reported(self.round, now)
         if event is None:
             return 0.0
-        assert (event.time_s, event.jobs.tolist(), event.accelerator.tolist()) == (now, [7], [1])
+        assert (event.time_s, event.jobs.tolist(), event.accelerators) == (now, [7], ("k80",))
         return float(event.kept_s[0])
 
     def end(self, at_s: float) -> None:

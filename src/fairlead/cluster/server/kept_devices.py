@@ -59,11 +59,10 @@ class KeptDevices:
                 registry.dirty_jobs.add(attempt.row.id)
         if not found:
             return None
-        accelerators = self._state.cluster.accelerators
         return DevicesKept(
             now,
             np.array([attempt.row.id for attempt, _ in found], np.int64),
-            np.array([accelerators.index(one.record.accelerator) for one, _ in found], np.int64),
+            tuple(attempt.record.accelerator for attempt, _ in found),
             np.array([kept_s for _, kept_s in found]),
         )
 

@@ -153,12 +153,11 @@ def devices_kept(s: SchedulerData, event: DevicesKept) -> list[Command]:
     """Time for which jobs kept devices counts from the next decision on; it causes none."""
     if not np.all((event.kept_s >= 0) & np.isfinite(event.kept_s)):
         raise ProtocolError(f"times must be finite and >= 0, got {event.kept_s}")
-    of_slot = s.running.topology.accelerator_of_slot
-    if not np.isin(event.accelerator, of_slot).all():
-        raise ProtocolError(f"there is no such type of device: {event.accelerator}")
-    slot = np.array([np.flatnonzero(of_slot == t)[0] for t in event.accelerator], np.int64)
+    first = {slot.accelerator: k for k, slot in reversed(list(enumerate(s.slots)))}
+    slot = np.array([first.get(name, -1) for name in event.accelerators], np.int64)
     for ledger in (s.paused_jobs, s.ledger):
         row, here = rows_of(ledger.jobs.id, event.jobs)
+        here &= slot >= 0
         job, kept_s = row[here], event.kept_s[here]
         np.add.at(ledger.runs.ran_s, job, kept_s)
         at = ledger.single_job_rows()[job], slot[here]
