@@ -10,7 +10,7 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.loaded_checkpoint import RESUMED
 
-TURNS = ("--round", "2", "--restart-cost", "0.05", "--policy", "las_aware")
+TURNS = ("--round", "2", "--restart-cost", "0.01", "--policy", "las_aware")
 TWO_NODES = {"node-a": "v100=1", "node-b": "v100=1"}
 # The ranks that a file names end at once, the others once it names all.
 PROGRAM = """
