@@ -15,6 +15,9 @@ os.environ.setdefault("FAIRLEAD_CHECK_RECORDS", "1")  # read when fairlead.model
 # would find a line more on stderr. Tests of that line unset it.
 os.environ["FAIRLEAD_TOLD_OF_COMPILING"] = "1"
 
+# Tests start hundreds of processes: each would compile all source anew, a third of the CPU time of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of what a shell runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests' programs are interrupted
 

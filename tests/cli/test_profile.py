@@ -29,30 +29,36 @@ def run(*words: str) -> int:
     return int(ended.value.code or 0)
 
 
+LM, RECOMMENDATION = "LM (batch size 5)", "Recommendation (batch size 512)"
+
+
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    ("only", "families"),
+    [
+        ("recommendation", (RECOMMENDATION,)),
+        pytest.param("lm,recommendation", (LM, RECOMMENDATION), marks=pytest.mark.long),
+    ],
+)
 def test_rates_alone_and_in_pairs_are_a_throughput_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    only: str, families: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     out = tmp_path / "rates.csv"
-    options = ("--only", "lm,recommendation", "--small", "--accelerator", "cpu", "--seconds", "1")
-    assert run(*options, "--pairs", "--out", str(out), "--json") == 0
+    options = ("--small", "--accelerator", "cpu", "--seconds", "1", "--out", str(out))
+    assert run("--only", only, *options, "--pairs", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    lm, recommendation = "LM (batch size 5)", "Recommendation (batch size 512)"
+    pairs = [(one, other) for one in families for other in families]
     assert [(one["family"], one.get("beside", "")) for one in found] == [
-        (lm, ""),
-        (recommendation, ""),
-        (lm, lm),
-        (lm, recommendation),
-        (recommendation, lm),
-        (recommendation, recommendation),
+        *((one, "") for one in families),
+        *pairs,
     ]
     assert all(one["steps_per_s"] > 0 for one in found)
     table = read_throughputs(out)
-    assert set(table.job_types) == set(job_types((lm, 1), (recommendation, 1)))
+    assert set(table.job_types) == set(job_types(*((one, 1) for one in families)))
     assert table.pair_rates is not None
     before = out.read_text()
-    assert run(*options[2:], "--only", "lm", "--out", str(out)) == 0
+    assert run("--only", only.partition(",")[0], *options) == 0
     assert len(out.read_text().splitlines()) == len(before.splitlines()), "rows are replaced"
     assert "rates are in" in capsys.readouterr().out
 

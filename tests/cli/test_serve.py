@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.cluster.server import kernel_compiler
+from fairlead.cluster.server import kept_kernels, kernel_compiler
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.store.store import lock
 from fairlead.model import jit
@@ -57,6 +57,7 @@ def test_a_port_that_is_taken_is_told_before_kernels_are_compiled(
     def compiles(*_: object) -> None:
         raise AssertionError("compiles before it has looked")
 
+    monkeypatch.setattr(kept_kernels, "are_all_kept", lambda: False)
     if kept:
         monkeypatch.setattr(jit, "needs_compilation", lambda: True)
         monkeypatch.setattr(kernel_compiler, "_compiler", compiles)
@@ -99,6 +100,7 @@ def test_nothing_is_said_to_start_that_is_refused(
     def compile_nothing(*_: object) -> None:
         raise AssertionError("compiles before it has looked")
 
+    monkeypatch.setattr(kept_kernels, "are_all_kept", lambda: False)
     monkeypatch.setattr(jit, "needs_compilation", lambda: compiles)
     monkeypatch.setattr(kernel_compiler, "_compiler", compile_nothing)
     state = tmp_path / "state"

@@ -150,11 +150,30 @@ def running(
 
 
 def until(holds: Callable[[], bool], limit_s: float = TIMEOUT_S, what: str = "it") -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + limit_s
+    """Wait until something holds. It is looked at less often the longer it takes: most questions go to a
+    server, and cost CPU time there and here."""
+    began = time.monotonic()
     while not holds():
-        assert time.monotonic() < end, f"{what} did not come about within {limit_s} s"
-        time.sleep(0.05)
+        waited = time.monotonic() - began
+        assert waited < limit_s, f"{what} did not come about within {limit_s} s"
+        time.sleep(min(max(0.05, waited / 20), 0.25))
+
+
+def clear(cluster: Running, agents: dict[str, str]) -> None:
+    """Make a cluster ready for the next test: no job is open, none is parked, and all agents live. agents:
+    node -> devices."""
+    for node, devices in agents.items():
+        if cluster.agents[node].poll() is not None:
+            cluster.add_agent(node, devices)
+    with cluster.client() as client:
+        for job in client.jobs("open"):
+            client.cancel(job.id)
+        until(lambda: not client.jobs("open"), what="the end of all jobs")
+        until(
+            lambda: all(
+                n.state == "up" and not n.parked and not any(n.jobs) for n in client.nodes()
+            )
+        )
 
 
 def descendants(directory: Path) -> list[int]:

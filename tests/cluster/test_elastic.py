@@ -61,7 +61,10 @@ def numbers(path: Path) -> list[int]:
     return list({attempt: world for attempt, world, _ in trained(path)}.values())
 
 
-@pytest.mark.parametrize("options", [POLLUX, LAS], ids=["pollux", "las_aware"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(POLLUX, id="pollux"), pytest.param(LAS, id="las_aware", marks=pytest.mark.long)],
+)
 def test_a_job_grows_and_shrinks_and_does_each_step_once(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -52,9 +52,9 @@ def test_a_hangup_ends_in_order_unless_it_is_ignored(ignored: bool, leaves: str)
     [
         ("agent", (signal.SIGINT,)),
         ("agent", (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
-        ("serve", (signal.SIGINT,)),
+        pytest.param("serve", (signal.SIGINT,), marks=pytest.mark.long),
         ("serve", (signal.SIGHUP, signal.SIGTERM)),
-        ("up", (signal.SIGINT,)),
+        pytest.param("up", (signal.SIGINT,), marks=pytest.mark.long),
         ("up", (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)),
     ],
     ids=str,

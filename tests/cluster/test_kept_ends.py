@@ -21,7 +21,9 @@ sys.exit(int(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize(("code", "state"), [(0, "completed"), (3, "dropped")])
+@pytest.mark.parametrize(
+    ("code", "state"), [(0, "completed"), pytest.param(3, "dropped", marks=pytest.mark.long)]
+)
 def test_a_job_that_has_ended_does_not_run_again(tmp_path: Path, code: int, state: str) -> None:
     journal, end = tmp_path / "journal", tmp_path / "agent-node-a" / "ends" / "0-1.json"
     with running(tmp_path, ("--lease", "60"), {"node-a": "v100=1"}) as cluster:

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "live" / "numpy_job.
 GRACE_S = 3.0
 
 
-@pytest.mark.parametrize("says", ["option", "Slurm"])
+@pytest.mark.parametrize("says", ["option", pytest.param("Slurm", marks=pytest.mark.long)])
 def test_jobs_leave_a_node_before_it_is_taken_away(tmp_path: Path, says: str) -> None:
     with running(tmp_path, ("--round", "2")) as cluster, cluster.client() as client:
         words = (sys.executable, str(SCRIPT), "--step-ms", "20")

@@ -28,7 +28,9 @@ def test_a_rank_that_fails_before_the_loop_ends_the_others_at_once(tmp_path: Pat
         assert "exit code 3" in client.job(job).reason
 
 
-@pytest.mark.parametrize("left", [0, 1, 2])
+@pytest.mark.parametrize(
+    "left", [pytest.param(0, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.long), 2]
+)
 def test_a_rank_that_leaves_before_the_loop_ends_the_others_at_once(
     tmp_path: Path, left: int
 ) -> None:

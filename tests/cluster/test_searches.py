@@ -161,7 +161,7 @@ def test_trials_that_will_not_reach_the_target_are_stopped(tmp_path: Path) -> No
                 assert client.job(trial.job).reason.startswith(f"pruned by search {number}: loss")
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "cmaes"])
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param("cmaes", marks=pytest.mark.long)])
 def test_samplers_of_optuna_go_on_where_a_killed_server_was(tmp_path: Path, sampler: str) -> None:
     pytest.importorskip("optuna")
     pytest.importorskip("cmaes")

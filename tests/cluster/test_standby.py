@@ -147,7 +147,7 @@ def test_a_standby_that_fails_is_a_start_that_fails(cluster: Running, tmp_path: 
         _assert_steps(folder)
 
 
-@pytest.mark.parametrize("which", ["there", "here"])
+@pytest.mark.parametrize("which", [pytest.param("there", marks=pytest.mark.long), "here"])
 def test_a_node_may_be_lost_while_the_job_is_prepared(
     cluster: Running, tmp_path: Path, which: str
 ) -> None:

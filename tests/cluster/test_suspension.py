@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.cluster.cluster import Running, descendants, running, until
+from tests.cluster.cluster import Running, clear, descendants, running, until
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.loaded_checkpoint import RESUMED
 
-TURNS = ("--round", "2", "--restart-cost", "0.05", "--policy", "las_aware")
+TURNS = ("--round", "2", "--restart-cost", "0.01", "--policy", "las_aware")
 COUNTER = """
 import os, sys, time
 mine = f"{sys.argv[1]}.{os.environ['RANK']}"
@@ -32,22 +32,32 @@ while True:
 IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Running]:
-    with running(tmp_path, TURNS, {"node-a": "v100=1"}) as found:
+NODES = {"node-a": "v100=1"}
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("cluster"), TURNS, NODES) as found:
         yield found
+
+
+@pytest.fixture
+def cluster(running_cluster: Running) -> Iterator[Running]:
+    """A cluster of one device, without jobs."""
+    yield running_cluster
+    clear(running_cluster, NODES)
 
 
 def _submit(
     client: Client, tmp_path: Path, *words: str, script: str = COUNTER, **more: object
-) -> list[Path]:
-    """Two counters, or programs of another script. Returns the names of their files (of counters the
-    beginning of the names)."""
+) -> dict[int, Path]:
+    """Two counters, or programs of another script. Returns job -> the name of its file (of counters the
+    beginning of the name)."""
     paths = [tmp_path / "one", tmp_path / "two"]
     fields = {"unmanaged": True, "park": "stop", "total_steps": 10**6, "cwd": "/", **more}
     commands = [(sys.executable, "-c", script, str(path), *words) for path in paths]
-    client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
-    return paths
+    jobs = client.submit([JobSpec(command=command, **fields) for command in commands])  # type: ignore[arg-type]
+    return dict(zip(jobs, paths, strict=True))
 
 
 def _counts(path: Path, rank: int = 0) -> list[tuple[int, int]]:
@@ -69,20 +79,26 @@ def _check_one_run(client: Client, job: int, path: Path, rank: int = 0) -> None:
     assert [count for _, count in counts] == list(range(len(counts))), "no gap, and no double"
 
 
-def _parked_pid(client: Client, paths: list[Path]) -> tuple[int, int]:
+def _parked_pid(client: Client, paths: dict[int, Path]) -> tuple[int, int]:
     """(job, process) of what is parked."""
     until(lambda: any(node.parked for node in client.nodes()))
     job = next(one.job for node in client.nodes() for one in node.parked)
     return job, _counts(paths[job])[-1][0]
 
 
-@pytest.mark.parametrize("words", [(), ("tells",)], ids=["by time", "tells its steps"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="by time", marks=pytest.mark.long),
+        pytest.param(("tells",), id="tells its steps"),
+    ],
+)
 def test_programs_take_turns_without_ending(
     cluster: Running, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     with cluster.client() as client:
         paths = _submit(client, tmp_path, *words)
-        parked = {0: 0.0, 1: 0.0}
+        parked = dict.fromkeys(paths, 0.0)
 
         def turns() -> bool:
             for job, before in parked.items():
@@ -91,20 +107,20 @@ def test_programs_take_turns_without_ending(
                     assert view.steps > 0, "it has what it had done"
                     assert view.steps >= before
                     parked[job] = view.steps
-            return all(_resumed(client, job) >= 2 for job in (0, 1))
+            return all(_resumed(client, job) >= 2 for job in paths)
 
         until(turns)
-        for job, path in enumerate(paths):
+        for job, path in paths.items():
             _check_one_run(client, job, path)
             assert client.job(job).lost_steps == 0 == client.job(job).failures
         job, pid = _parked_pid(client, paths)
         assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
         assert client.job(job).state == "preempted"
-        for job in (0, 1):
+        for job in paths:
             client.cancel(job)
-        pids = {_counts(path)[-1][0] for path in paths}
+        pids = {_counts(path)[-1][0] for path in paths.values()}
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-        for job, path in enumerate(paths):
+        for job, path in paths.items():
             expected = [count for _, count in _counts(path)]
             until(lambda job=job, expected=expected: _printed(client, job) == expected)  # type: ignore[misc]
 
@@ -181,13 +197,13 @@ def test_nothing_stopped_outlives_its_agent(cluster: Running, tmp_path: Path) ->
     with cluster.client() as client:
         paths = _submit(client, tmp_path)
         _parked_pid(client, paths)
-        until(lambda: all(_counts(path) for path in paths))
-        known = {pid for path in paths for pid, _ in _counts(path)}
+        until(lambda: all(_counts(path) for path in paths.values()))
+        known = {pid for path in paths.values() for pid, _ in _counts(path)}
         cluster.kill("node-a")
         until(lambda: not known & set(descendants(tmp_path)))
         cluster.add_agent("node-a", "v100=1")
-        until(lambda: all(_counts(path)[-1][0] not in known for path in paths))
-        for path in paths:
+        until(lambda: all(_counts(path)[-1][0] not in known for path in paths.values()))
+        for path in paths.values():
             counts = [count for _, count in _counts(path)]
             first = counts.index(0, 1)
             assert counts[:first] == list(range(first))
@@ -206,13 +222,13 @@ def test_what_a_parked_program_has_started_counts_and_ends_with_it(
     )
     with cluster.client() as client:
         files = _submit(client, tmp_path, script=script)
-        until(lambda: all(file.exists() and file.read_text() for file in files))
+        until(lambda: all(file.exists() and file.read_text() for file in files.values()))
         until(lambda: any(node.parked for node in client.nodes()))
         (parked,) = client.nodes()[0].parked
         assert parked.memory_bytes > 150_000_000
-        for job in (0, 1):
+        for job in files:
             client.cancel(job)
-        pids = [file.read_text() for file in files]
+        pids = [file.read_text() for file in files.values()]
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
@@ -223,13 +239,13 @@ def test_the_server_may_be_killed_while_programs_are_parked(tmp_path: Path) -> N
         paths = _submit(client, tmp_path)
         _parked_pid(client, paths)
         for _ in range(2):
-            turns = sum(_resumed(client, job) for job in (0, 1))
+            turns = sum(_resumed(client, job) for job in paths)
             cluster.kill()
             cluster.start()
             until(
-                lambda turns=turns: sum(_resumed(client, job) for job in (0, 1)) > turns + 1  # type: ignore[misc]
+                lambda turns=turns: sum(_resumed(client, job) for job in paths) > turns + 1  # type: ignore[misc]
             )
-        for job, path in enumerate(paths):
+        for job, path in paths.items():
             _check_one_run(client, job, path)
             assert client.job(job).lost_steps == 0
 
@@ -239,8 +255,8 @@ def test_the_process_that_owns_parked_programs_may_be_killed(
 ) -> None:
     with cluster.client() as client:
         paths = _submit(client, tmp_path)
-        until(lambda: all(_resumed(client, job) for job in (0, 1)))
-        known = {pid for path in paths for pid, _ in _counts(path)}
+        until(lambda: all(_resumed(client, job) for job in paths))
+        known = {pid for path in paths.values() for pid, _ in _counts(path)}
         (spawner,) = (
             child.pid
             for child in psutil.Process(cluster.agents["node-a"].pid).children()
@@ -248,16 +264,16 @@ def test_the_process_that_owns_parked_programs_may_be_killed(
         )
         os.kill(spawner, signal.SIGKILL)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known))
-        until(lambda: all(_counts(path)[-1][0] not in known for path in paths))
+        until(lambda: all(_counts(path)[-1][0] not in known for path in paths.values()))
 
 
-@pytest.mark.parametrize("agent_too", [False, True])
+@pytest.mark.parametrize("agent_too", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_parked_program_does_nothing_more_when_its_owner_is_killed(
     cluster: Running, tmp_path: Path, agent_too: bool
 ) -> None:
     """Its job may run elsewhere already: it gets no grace."""
     with cluster.client() as client:
-        paths = [tmp_path / "one", tmp_path / "two"]
+        files = [tmp_path / "one", tmp_path / "two"]
         words = (sys.executable, "-c", f"import signal\n{IGNORE}{COUNTER}")
         fields = {
             "unmanaged": True,
@@ -266,8 +282,9 @@ def test_a_parked_program_does_nothing_more_when_its_owner_is_killed(
             "cwd": "/",
             "grace_s": 20.0,
         }
-        client.submit([JobSpec(command=(*words, str(path)), **fields) for path in paths])  # type: ignore[arg-type]
-        until(lambda: all(_resumed(client, job) for job in (0, 1)))
+        specs = [JobSpec(command=(*words, str(path)), **fields) for path in files]  # type: ignore[arg-type]
+        paths = dict(zip(client.submit(specs), files, strict=True))
+        until(lambda: all(_resumed(client, job) for job in paths))
         job, pid = _parked_pid(client, paths)
         agent = cluster.agents["node-a"].pid
         (spawner,) = (
@@ -287,8 +304,8 @@ def test_a_gang_stops_and_goes_on_as_a_whole(tmp_path: Path) -> None:
     agents = {"node-a": "v100=1", "node-b": "v100=1"}
     with running(tmp_path, TURNS, agents) as cluster, cluster.client() as client:
         paths = _submit(client, tmp_path, scale_factor=2)
-        until(lambda: all(_resumed(client, job) >= 2 for job in (0, 1)))
-        for job, path in enumerate(paths):
+        until(lambda: all(_resumed(client, job) >= 2 for job in paths))
+        for job, path in paths.items():
             for rank in (0, 1):
                 _check_one_run(client, job, path, rank)
             assert client.job(job).lost_steps == 0 == client.job(job).failures
@@ -298,12 +315,12 @@ def test_a_gang_that_went_on_on_one_node_only_is_stopped_there_again_and_loses_n
     tmp_path: Path,
 ) -> None:
     """The other agent was silent meanwhile, and hears of that start when it is over."""
-    turns = ("--round", "2", "--restart-cost", "0.05", "--policy", "gandiva")
+    turns = ("--round", "2", "--restart-cost", "0.01", "--policy", "gandiva")
     options = (*turns, "--no-early-round-end", "--heartbeat", "20", "--lease", "120")
     agents = {"node-a": "v100=1", "node-b": "v100=1"}
     with running(tmp_path, options, agents) as cluster, cluster.client() as client:
         paths = _submit(client, tmp_path, scale_factor=2)
-        until(lambda: all(_resumed(client, job) for job in (0, 1)))
+        until(lambda: all(_resumed(client, job) for job in paths))
         job, _ = _parked_pid(client, paths)
         until(lambda: job in _parked_on(client, "node-a") and job in _parked_on(client, "node-b"))
         before = _parked_on(client, "node-a")[job]
@@ -313,7 +330,7 @@ def test_a_gang_that_went_on_on_one_node_only_is_stopped_there_again_and_loses_n
         os.kill(silent, signal.SIGCONT)
         resumed = _resumed(client, job)
         until(lambda: _resumed(client, job) >= resumed + 2, 120)
-        for one, path in enumerate(paths):
+        for one, path in paths.items():
             for rank in (0, 1):
                 _check_one_run(client, one, path, rank)
             assert client.job(one).lost_steps == 0 == client.job(one).failures
@@ -347,10 +364,10 @@ def test_what_does_not_fit_into_the_memory_for_it_is_ended(tmp_path: Path) -> No
     try:
         with cluster.client() as client:
             paths = _submit(client, tmp_path)
-            until(lambda: any(client.job(job).starts >= 2 for job in (0, 1)))
-            assert not any(_resumed(client, job) for job in (0, 1))
+            until(lambda: any(client.job(job).starts >= 2 for job in paths))
+            assert not any(_resumed(client, job) for job in paths)
             assert not client.nodes()[0].parked
-            job = next(job for job in (0, 1) if client.job(job).starts >= 2)
+            job = next(job for job in paths if client.job(job).starts >= 2)
             until(lambda: len({pid for pid, _ in _counts(paths[job])}) == 2)
             assert client.job(job).lost_steps > 0
             _check_it_is_spared(client, job)
@@ -381,8 +398,8 @@ def test_what_programs_have_on_their_devices_is_taken_off_and_brought_back(tmp_p
     try:
         with cluster.client() as client:
             paths = _submit(client, tmp_path)
-            until(lambda: all(_resumed(client, job) for job in (0, 1)))
-            for job, path in enumerate(paths):
+            until(lambda: all(_resumed(client, job) for job in paths))
+            for job, path in paths.items():
                 _check_one_run(client, job, path)
                 pid = _counts(path)[0][0]
                 mine = [line for line in calls.read_text().splitlines() if f" {pid} " in line]
@@ -400,12 +417,12 @@ def test_what_has_lost_its_work_is_not_preferred_as_a_new_job_is(tmp_path: Path)
     cluster = _with_agent(tmp_path, tool=tool, server=server)
     try:
         with cluster.client() as client:
-            _submit(client, tmp_path)
-            until(lambda: any(client.job(job).state == "preempted" for job in (0, 1)))
-            job = next(job for job in (0, 1) if client.job(job).state == "preempted")
+            paths = _submit(client, tmp_path)
+            until(lambda: any(client.job(job).state == "preempted" for job in paths))
+            job = next(job for job in paths if client.job(job).state == "preempted")
             round_then = client.status().round
             until(lambda: client.status().round > round_then + 3)
-            assert [client.job(one).starts for one in (0, 1)] == [1, 1]
+            assert [client.job(one).starts for one in paths] == [1, 1]
             assert client.job(job).state == "preempted"
     finally:
         cluster.stop()
@@ -418,9 +435,9 @@ def test_a_program_of_which_that_fails_is_ended_and_told(tmp_path: Path) -> None
     try:
         with cluster.client() as client:
             paths = _submit(client, tmp_path)
-            until(lambda: any(client.job(job).starts >= 2 for job in (0, 1)))
-            assert not any(_resumed(client, job) for job in (0, 1))
-            job = next(job for job in (0, 1) if client.job(job).starts >= 2)
+            until(lambda: any(client.job(job).starts >= 2 for job in paths))
+            assert not any(_resumed(client, job) for job in paths)
+            job = next(job for job in paths if client.job(job).starts >= 2)
             pid = _counts(paths[job])[0][0]
             expected = f"cuda-checkpoint --toggle --pid {pid}: exit code 3; no such context"
             until(lambda: expected in client.log(job)[0])

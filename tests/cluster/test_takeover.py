@@ -96,7 +96,7 @@ def test_a_name_taken_from_an_agent_that_stands_still(tmp_path: Path) -> None:
             stopped.wait(TIMEOUT_S)
 
 
-@pytest.mark.parametrize("spawner_too", [False, True])
+@pytest.mark.parametrize("spawner_too", [pytest.param(False, marks=pytest.mark.long), True])
 def test_an_agent_that_is_killed_and_loses_its_state(tmp_path: Path, spawner_too: bool) -> None:
     """Its successor finds the job by what the machine knows, ends it, and need not wait for the lease."""
     with _one_node(tmp_path) as (cluster, said):

@@ -10,7 +10,7 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.loaded_checkpoint import RESUMED
 
-TURNS = ("--round", "2", "--restart-cost", "0.05", "--policy", "las_aware")
+TURNS = ("--round", "2", "--restart-cost", "0.01", "--policy", "las_aware")
 TWO_NODES = {"node-a": "v100=1", "node-b": "v100=1"}
 # The ranks that a file names end at once, the others once it names all.
 PROGRAM = """
@@ -64,8 +64,11 @@ def test_a_gang_of_which_a_rank_is_killed_is_not_complete_whatever_the_other_has
 
 @pytest.mark.parametrize(
     ("agents", "first"),
-    [({"node-a": "v100=2"}, "0"), (TWO_NODES, "0"), (TWO_NODES, "1")],
-    ids=["one node", "rank 0 first", "rank 1 first"],
+    [
+        pytest.param({"node-a": "v100=2"}, "0", id="one node", marks=pytest.mark.long),
+        pytest.param(TWO_NODES, "0", id="rank 0 first"),
+        pytest.param(TWO_NODES, "1", id="rank 1 first", marks=pytest.mark.long),
+    ],
 )
 def test_a_gang_of_which_a_rank_has_ended_is_parked_and_goes_on(
     tmp_path: Path, agents: dict[str, str], first: str

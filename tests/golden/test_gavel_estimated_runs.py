@@ -10,7 +10,7 @@ from fairlead.simulator.simulation_input import SimulationInput
 pytestmark = pytest.mark.shared
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_runs_are_close(seed: int, shared: Path) -> None:
     """The release's draws are not ours, nor is which of equally good shares it finds."""
     name = f"packed_est_pp0.8__max_min_fairness_packed__6-6-6__lam6000__s{seed}"

@@ -37,8 +37,15 @@ def run(
     )
 
 
-@pytest.mark.parametrize("load", WORKLOADS)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("policy", "load"),
+    [
+        ("tiresias", "1.0"),
+        ("optimus", "0.5"),
+        pytest.param("tiresias", "0.5", marks=pytest.mark.long),
+        pytest.param("optimus", "1.0", marks=pytest.mark.long),
+    ],
+)
 def test_completion_times_are_those_published(
     shared: Path, applications: dict[str, dict[str, Application]], policy: str, load: str
 ) -> None:
@@ -52,7 +59,11 @@ def test_completion_times_are_those_published(
 
 @pytest.mark.parametrize(
     ("policy", "load", "number", "most"),
-    [("pollux", "0.5", 5, 1.0), ("pollux", "1.0", 1, 1.0), ("elastic_srpt", "1.0", 1, 0.95)],
+    [
+        ("pollux", "0.5", 5, 1.0),
+        pytest.param("pollux", "1.0", 1, 1.0, marks=pytest.mark.long),
+        ("elastic_srpt", "1.0", 1, 0.95),
+    ],
 )
 def test_no_worse_than_polluxs_published_search(
     shared: Path,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_PACKAGES = (
+PACKAGES = (
     "analysis.report",
     "estimation",
     "model",
@@ -300,7 +300,7 @@ def needs_compilation() -> bool:
 def modules_with_kernels() -> list[str]:
     """All modules that may have kernels."""
     names = []
-    for package in _PACKAGES:
+    for package in PACKAGES:
         path = import_module(f"fairlead.{package}").__path__
         names += [one.name for one in walk_packages(path, f"fairlead.{package}.")]
     return names

@@ -4,11 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairlead.analysis.report.aggregate import (
-    over_time,
-    step_line_of,
-    timeline,
-)
+from fairlead.analysis.report.aggregate import over_time, timeline
+from fairlead.analysis.report.picture_data import step_line_of
 from fairlead.analysis.report.report_figures import cdf, device_timeline
 
 

@@ -22,6 +22,9 @@ LIMIT_S = 180.0
 WORDS = (sys.executable, "-c", "import time; time.sleep(0.2)")
 
 
+Storage = tuple[Running, Client, Path]
+
+
 @contextmanager
 def out_of_order(directory: Path) -> Iterator[None]:
     """No folder can be made in a directory, by anybody: a file is in its place."""
@@ -60,7 +63,7 @@ def saving_job(directory: Path, ranks: int) -> JobSpec:
 
 
 @contextmanager
-def cluster_with_storage(directory: Path) -> Iterator[tuple[Running, Client, Path]]:
+def cluster_with_storage(directory: Path) -> Iterator[Storage]:
     checkpoints = directory / "checkpoints"
     checkpoints.mkdir()
     options = ("--round", "2", "--checkpoints", str(checkpoints))
@@ -70,71 +73,82 @@ def cluster_with_storage(directory: Path) -> Iterator[tuple[Running, Client, Pat
         yield cluster, client, checkpoints
 
 
-def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
-    with cluster_with_storage(tmp_path) as (cluster, client, checkpoints):
-        assert client.status().checkpoints_trouble == ""
-        with out_of_order(checkpoints):
-            jobs = submitted(client, 4, max_retries=0)
-            tried = lambda: all(len(client.attempts(job)) >= 3 for job in jobs)  # noqa: E731
-            until(tried, LIMIT_S, "three tries of each")
-            until(lambda: all(client.job(job).retry_in_s is not None for job in jobs[:1]), LIMIT_S)
-            told = client.job(jobs[0])
-            assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
-            assert f"checkpoint directory '{checkpoints}/" in told.reason
-            assert told.state == "waiting"
-            assert (told.failures, told.starts) == (0, 0)
-            assert [node.state for node in client.nodes()] == ["up", "up"]
-            trouble = client.status().checkpoints_trouble
-            assert trouble == f"{checkpoints}: Not a directory; 4 jobs wait for it"
-        until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
-        assert client.status().checkpoints_trouble == ""
-        assert "cordoned" not in cluster.log()
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    """One for all tests that leave it in order, and none of their jobs waiting."""
+    with cluster_with_storage(tmp_path_factory.mktemp("storage")) as shared:
+        yield shared
+
+
+def test_jobs_wait_for_storage_and_go_on_by_themselves(storage: Storage, tmp_path: Path) -> None:
+    cluster, client, checkpoints = storage
+    assert client.status().checkpoints_trouble == ""
+    with out_of_order(checkpoints):
+        jobs = submitted(client, 4, max_retries=0)
+        tried = lambda: all(len(client.attempts(job)) >= 3 for job in jobs)  # noqa: E731
+        until(tried, LIMIT_S, "three tries of each")
+        until(lambda: all(client.job(job).retry_in_s is not None for job in jobs[:1]), LIMIT_S)
+        told = client.job(jobs[0])
+        assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
+        assert f"checkpoint directory '{checkpoints}/" in told.reason
+        assert told.state == "waiting"
+        assert (told.failures, told.starts) == (0, 0)
+        assert [node.state for node in client.nodes()] == ["up", "up"]
+        trouble = client.status().checkpoints_trouble
+        assert trouble == f"{checkpoints}: Not a directory; 4 jobs wait for it"
+    until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
+    assert client.status().checkpoints_trouble == ""
+    assert "cordoned" not in cluster.log()
 
 
 @pytest.mark.parametrize(
     ("ranks", "there"),
-    [(1, None), (3, None), (1, ""), (1, "lock"), (3, "step-000000000001")],
+    [
+        (1, None),
+        (3, None),
+        (1, ""),
+        (1, "lock"),
+        (3, "step-000000000001"),
+    ],
 )
 def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
-    tmp_path: Path, ranks: int, there: str | None
+    storage: Storage, tmp_path: Path, ranks: int, there: str | None
 ) -> None:
     """On none of its nodes: another one's agent may be the first to look. there: what lies below the mount
     point, None = there is no directory."""
-    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
-        (job,) = client.submit([saving_job(tmp_path, ranks)])
-        until(lambda: client.job(job).steps > 5, LIMIT_S)
-        client.pause(job)
-        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
-        away = tmp_path / "away"
-        (folder,) = checkpoints.glob(f"{job}*")
-        folder.rename(away)
-        if there is not None:
-            folder.mkdir()
-        if there:
-            (folder / there).mkdir()
-        client.resume(job)
-        until(lambda: len(client.attempts(job)) >= 4, LIMIT_S, "more than one try")
-        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
-        told = client.job(job)
-        said = f"has no checkpoints any more, with {told.steps:.0f} steps gone (mount its storage"
-        if there is None:
-            said = f"is gone, with {told.steps:.0f} steps (put it back"
-        elif there.startswith("step-"):
-            said = (
-                f"its newest checkpoint is of step 1, {told.steps:.0f} steps were kept (mount its"
-            )
-        assert f"{folder}': {said}" in told.reason
-        assert told.reason.startswith("waits for its checkpoints, tried again")
-        assert told.reason.endswith(f", or `fairlead resume {job} --accept-loss`)")
-        assert told.steps > 5
-        assert told.failures == 0
-        if there is not None:
-            assert [path.name for path in folder.iterdir()] == ([there] if there else [])
-            shutil.rmtree(folder)
-        away.rename(folder)
-        until(lambda: client.job(job).state == "completed", LIMIT_S)
-        done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
-        assert done == list(range(400)), "no step was done twice"
+    _, client, checkpoints = storage
+    (job,) = client.submit([saving_job(tmp_path, ranks)])
+    until(lambda: client.job(job).steps > 5, LIMIT_S)
+    client.pause(job)
+    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
+    away = tmp_path / "away"
+    (folder,) = checkpoints.glob(f"{job}-*")
+    folder.rename(away)
+    if there is not None:
+        folder.mkdir()
+    if there:
+        (folder / there).mkdir()
+    client.resume(job)
+    until(lambda: len(client.attempts(job)) >= 4, LIMIT_S, "more than one try")
+    until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
+    told = client.job(job)
+    said = f"has no checkpoints any more, with {told.steps:.0f} steps gone (mount its storage"
+    if there is None:
+        said = f"is gone, with {told.steps:.0f} steps (put it back"
+    elif there.startswith("step-"):
+        said = f"its newest checkpoint is of step 1, {told.steps:.0f} steps were kept (mount its"
+    assert f"{folder}': {said}" in told.reason
+    assert told.reason.startswith("waits for its checkpoints, tried again")
+    assert told.reason.endswith(f", or `fairlead resume {job} --accept-loss`)")
+    assert told.steps > 5
+    assert told.failures == 0
+    if there is not None:
+        assert [path.name for path in folder.iterdir()] == ([there] if there else [])
+        shutil.rmtree(folder)
+    away.rename(folder)
+    until(lambda: client.job(job).state == "completed", LIMIT_S)
+    done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
+    assert done == list(range(400)), "no step was done twice"
 
 
 def test_a_job_that_never_saved_waits_for_storage_that_is_not_mounted(tmp_path: Path) -> None:
@@ -155,103 +169,103 @@ def test_a_job_that_never_saved_waits_for_storage_that_is_not_mounted(tmp_path: 
         until(lambda: all(one.state == "completed" for one in client.jobs()), LIMIT_S)
 
 
-def test_the_folder_of_one_job_is_not_the_storage_of_all(tmp_path: Path) -> None:
-    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
-        job, other = client.submit([saving_job(tmp_path, 1)] * 2)
-        until(lambda: min(client.job(job).steps, client.job(other).steps) > 5, LIMIT_S)
-        client.pause(job)
-        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)
-        (folder,) = checkpoints.glob(f"{job}-*")
-        folder.rename(tmp_path / "away")
-        folder.touch()
-        client.resume(job)
-        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
-        told = client.job(job)
-        assert "waits for the storage of its checkpoints" in told.reason
-        assert client.status().checkpoints_trouble == ""
-        assert client.pause(other) == [], "nothing is said of the storage that it saves to"
-        folder.unlink()
-        (tmp_path / "away").rename(folder)
-        until(lambda: client.job(job).state == "completed", LIMIT_S)
+def test_the_folder_of_one_job_is_not_the_storage_of_all(storage: Storage, tmp_path: Path) -> None:
+    _, client, checkpoints = storage
+    job, other = client.submit([saving_job(tmp_path, 1)] * 2)
+    until(lambda: min(client.job(job).steps, client.job(other).steps) > 5, LIMIT_S)
+    client.pause(job)
+    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)
+    (folder,) = checkpoints.glob(f"{job}-*")
+    folder.rename(tmp_path / "away")
+    folder.touch()
+    client.resume(job)
+    until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
+    told = client.job(job)
+    assert "waits for the storage of its checkpoints" in told.reason
+    assert client.status().checkpoints_trouble == ""
+    assert client.pause(other) == [], "nothing is said of the storage that it saves to"
+    folder.unlink()
+    (tmp_path / "away").rename(folder)
+    until(lambda: client.job(job).state == "completed", LIMIT_S)
 
 
-def test_an_owner_accepts_the_loss_of_checkpoints(tmp_path: Path) -> None:
-    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
-        (job,) = client.submit([saving_job(tmp_path, 1)])
-        with pytest.raises(
-            InputError, match="is not paused, and does not wait for its checkpoints"
-        ):
-            client.resume(job, accept_loss=True)
-        until(lambda: client.job(job).steps > 5, LIMIT_S)
-        client.pause(job)
-        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
-        kept = client.job(job).saved_step
-        (folder,) = checkpoints.glob(f"{job}*")
-        for path in folder.glob("step-*"):
-            shutil.rmtree(path)
-        client.resume(job)
-        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S, "its wait")
-        with pytest.raises(InputError, match="is not paused, it is waiting"):
-            client.resume(job)
+def test_an_owner_accepts_the_loss_of_checkpoints(storage: Storage, tmp_path: Path) -> None:
+    _, client, checkpoints = storage
+    (job,) = client.submit([saving_job(tmp_path, 1)])
+    with pytest.raises(InputError, match="is not paused, and does not wait for its checkpoints"):
         client.resume(job, accept_loss=True)
-        until(lambda: client.attempts(job)[-1].trained_s is not None, LIMIT_S, "a start")
-        origin = f"began anew, the loss of {kept} steps that were kept was accepted by admin"
-        assert client.job(job).origin == client.attempts(job)[-1].origin == origin
-        told = client.explain(job)
-        assert f"It last {origin}." in told.facts
-        number = client.job(job).attempt
-        assert f"attempt {number} {origin}" in [words for _, words in told.events]
-        until(lambda: client.job(job).state == "completed", LIMIT_S)
-        assert client.job(job).lost_steps == kept
-        assert client.job(job).failures == 0
-        done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
-        assert done == [*range(kept), *range(400)]
+    until(lambda: client.job(job).steps > 5, LIMIT_S)
+    client.pause(job)
+    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
+    kept = client.job(job).saved_step
+    (folder,) = checkpoints.glob(f"{job}-*")
+    for path in folder.glob("step-*"):
+        shutil.rmtree(path)
+    client.resume(job)
+    until(lambda: client.job(job).retry_in_s is not None, LIMIT_S, "its wait")
+    with pytest.raises(InputError, match="is not paused, it is waiting"):
+        client.resume(job)
+    client.resume(job, accept_loss=True)
+    until(lambda: client.attempts(job)[-1].trained_s is not None, LIMIT_S, "a start")
+    origin = f"began anew, the loss of {kept} steps that were kept was accepted by admin"
+    assert client.job(job).origin == client.attempts(job)[-1].origin == origin
+    told = client.explain(job)
+    assert f"It last {origin}." in told.facts
+    number = client.job(job).attempt
+    assert f"attempt {number} {origin}" in [words for _, words in told.events]
+    until(lambda: client.job(job).state == "completed", LIMIT_S)
+    assert client.job(job).lost_steps == kept
+    assert client.job(job).failures == 0
+    done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
+    assert done == [*range(kept), *range(400)]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_job_whose_checkpoints_are_all_damaged_waits_for_its_owner(
-    tmp_path: Path, ranks: int
+    storage: Storage, tmp_path: Path, ranks: int
 ) -> None:
-    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
-        (job,) = client.submit([saving_job(tmp_path, ranks)])
-        until(lambda: client.job(job).steps > 5, LIMIT_S)
-        client.pause(job)
-        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
-        kept = client.job(job).saved_step
-        (folder,) = checkpoints.glob(f"{job}*")
-        for path in folder.glob("step-*"):
-            (path / "manifest.json").write_text("{")
-        client.resume(job)
-        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S, "its wait")
-        told = client.job(job)
-        assert told.reason.startswith("waits for its checkpoints, tried again in")
-        assert f"directory '{folder}': " in told.reason
-        assert " whole (step-000000" in told.reason
-        assert f"`fairlead resume {job} --accept-loss`" in told.reason
-        assert told.failures == 0
-        assert client.status().checkpoints_trouble == "", "it is a matter of this job alone"
-        client.resume(job, accept_loss=True)
-        until(lambda: client.job(job).origin != "", LIMIT_S, "a start")
-        origin = f"began anew, the loss of {kept} steps that were kept was accepted by admin"
-        assert client.job(job).origin == origin
-        assert list(folder.glob(f"damaged-step-{kept:012}/manifest.json"))
-        until(lambda: client.job(job).state == "completed", LIMIT_S)
-        assert client.job(job).failures == 0
+    _, client, checkpoints = storage
+    (job,) = client.submit([saving_job(tmp_path, ranks)])
+    until(lambda: client.job(job).steps > 5, LIMIT_S)
+    client.pause(job)
+    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
+    kept = client.job(job).saved_step
+    (folder,) = checkpoints.glob(f"{job}-*")
+    for path in folder.glob("step-*"):
+        (path / "manifest.json").write_text("{")
+    client.resume(job)
+    until(lambda: client.job(job).retry_in_s is not None, LIMIT_S, "its wait")
+    told = client.job(job)
+    assert told.reason.startswith("waits for its checkpoints, tried again in")
+    assert f"directory '{folder}': " in told.reason
+    assert " whole (step-000000" in told.reason
+    assert f"`fairlead resume {job} --accept-loss`" in told.reason
+    assert told.failures == 0
+    assert client.status().checkpoints_trouble == "", "it is a matter of this job alone"
+    client.resume(job, accept_loss=True)
+    until(lambda: client.job(job).origin != "", LIMIT_S, "a start")
+    origin = f"began anew, the loss of {kept} steps that were kept was accepted by admin"
+    assert client.job(job).origin == origin
+    assert list(folder.glob(f"damaged-step-{kept:012}/manifest.json"))
+    until(lambda: client.job(job).state == "completed", LIMIT_S)
+    assert client.job(job).failures == 0
 
 
-def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: Path) -> None:
-    with cluster_with_storage(tmp_path) as (_, client, _):
-        in_the_way = tmp_path / "file"
-        in_the_way.touch()
-        paths = ("/proc/nowhere", str(in_the_way / "here"))
-        jobs = [submitted(client, 1, checkpoint_dir=path)[0] for path in paths]
-        until(lambda: all(client.job(j).state == "dropped" for j in jobs), LIMIT_S)
-        for job, path in zip(jobs, paths, strict=True):
-            reason = client.job(job).reason
-            assert reason.startswith(
-                f"failed: it cannot be started, tried on 2 nodes: checkpoint directory '{path}'"
-            )
-        assert client.status().checkpoints_trouble == ""
+def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(
+    storage: Storage, tmp_path: Path
+) -> None:
+    _, client, _ = storage
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    paths = ("/proc/nowhere", str(in_the_way / "here"))
+    jobs = [submitted(client, 1, checkpoint_dir=path)[0] for path in paths]
+    until(lambda: all(client.job(j).state == "dropped" for j in jobs), LIMIT_S)
+    for job, path in zip(jobs, paths, strict=True):
+        reason = client.job(job).reason
+        assert reason.startswith(
+            f"failed: it cannot be started, tried on 2 nodes: checkpoint directory '{path}'"
+        )
+    assert client.status().checkpoints_trouble == ""
 
 
 def test_a_directory_that_a_job_has_used_is_waited_for_until_a_node_lets_it_in_again(
@@ -411,43 +425,43 @@ def test_a_file_system_that_is_read_only_for_a_while_costs_no_step(tmp_path: Pat
 
 @pytest.mark.parametrize("own_directory", [False, True])
 def test_storage_that_became_read_only_is_no_failure_of_its_jobs(
-    tmp_path: Path, own_directory: bool
+    storage: Storage, tmp_path: Path, own_directory: bool
 ) -> None:
     """Their folders are there already. No file system is mounted: the jobs' own calls fail."""
     flag = tmp_path / "read_only"
-    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
-        specs = [
-            read_only_job(
-                tmp_path,
-                flag,
-                name,
-                max_retries=0,
-                checkpoint_dir=str(tmp_path / f"own-{name}") if own_directory else "",
-            )
-            for name in ("one", "two")
-        ]
-        jobs = client.submit(specs)
-        until(lambda: all(client.job(job).steps > 5 for job in jobs), LIMIT_S)
-        for job in jobs:
-            client.pause(job)
-        until(lambda: all(client.attempts(j)[-1].ended_s is not None for j in jobs), LIMIT_S)
-        flag.touch()
-        for job in jobs:
-            client.resume(job)
-        until(lambda: all(len(client.attempts(job)) >= 4 for job in jobs), LIMIT_S, "several tries")
-        until(lambda: all(client.job(job).retry_in_s is not None for job in jobs), LIMIT_S)
-        for job in jobs:
-            told = client.job(job)
-            assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
-            assert told.reason.endswith("': Read-only file system")
-            assert (told.state, told.failures) == ("waiting", 0)
-        trouble = client.status().checkpoints_trouble
-        said = f"{checkpoints}: Read-only file system; 2 jobs wait for it"
-        assert trouble == ("" if own_directory else said)
-        assert [node.state for node in client.nodes()] == ["up", "up"]
-        flag.unlink()
-        until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
-        assert client.status().checkpoints_trouble == ""
-        for name in ("one", "two"):
-            done = [int(line) for line in (tmp_path / f"{name}.done").read_text().splitlines()]
-            assert done == list(range(400)), "no step was done twice"
+    _, client, checkpoints = storage
+    specs = [
+        read_only_job(
+            tmp_path,
+            flag,
+            name,
+            max_retries=0,
+            checkpoint_dir=str(tmp_path / f"own-{name}") if own_directory else "",
+        )
+        for name in ("one", "two")
+    ]
+    jobs = client.submit(specs)
+    until(lambda: all(client.job(job).steps > 5 for job in jobs), LIMIT_S)
+    for job in jobs:
+        client.pause(job)
+    until(lambda: all(client.attempts(j)[-1].ended_s is not None for j in jobs), LIMIT_S)
+    flag.touch()
+    for job in jobs:
+        client.resume(job)
+    until(lambda: all(len(client.attempts(job)) >= 4 for job in jobs), LIMIT_S, "several tries")
+    until(lambda: all(client.job(job).retry_in_s is not None for job in jobs), LIMIT_S)
+    for job in jobs:
+        told = client.job(job)
+        assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
+        assert told.reason.endswith("': Read-only file system")
+        assert (told.state, told.failures) == ("waiting", 0)
+    trouble = client.status().checkpoints_trouble
+    said = f"{checkpoints}: Read-only file system; 2 jobs wait for it"
+    assert trouble == ("" if own_directory else said)
+    assert [node.state for node in client.nodes()] == ["up", "up"]
+    flag.unlink()
+    until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
+    assert client.status().checkpoints_trouble == ""
+    for name in ("one", "two"):
+        done = [int(line) for line in (tmp_path / f"{name}.done").read_text().splitlines()]
+        assert done == list(range(400)), "no step was done twice"

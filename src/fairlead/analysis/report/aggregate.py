@@ -1,31 +1,12 @@
 """Tables of a run of any length, reduced to as many points as a picture can show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 
-from fairlead.model.arrays import Floats, Ints
-
-Device: TypeAlias = tuple[str, int]  # accelerator type, device id
-
-
-@dataclass(frozen=True, slots=True)
-class OverTime:
-    """Averages of a run over successive bins of time."""
-
-    edges_s: Floats  # (bins + 1,) increasing
-    active: Floats  # (bins,) jobs in the system
-    running: Floats  # (bins,) jobs that run
-    utilization: Mapping[str, Floats]  # accelerator type -> (bins,) busy over available
-    average: Mapping[str, float]  # the same over the whole run
-    busy: Floats  # (bins,) busy over available, of all types
-    stranded: Floats  # (bins,) idle though jobs wait, over available
-    scattered: Floats  # (bins,) of the busy ones, held by jobs on more servers than they need
-    lost_s: Floats  # (bins,) device-seconds of work that does not count
-    preempted: Floats  # (bins,) jobs that had to stop
+from fairlead.analysis.report.picture_data import OverTime, Timeline
+from fairlead.model.arrays import Floats
 
 
 def over_time(rounds: pl.DataFrame, max_bins: int = 400) -> OverTime | None:
@@ -133,18 +114,6 @@ def worst_jobs(jobs: pl.DataFrame, most: int) -> pl.DataFrame:
     lost = ordered.filter(pl.col("end") != "completed").head(most // 5)
     completed = ordered.filter(pl.col("end") == "completed").head(most - lost.height)
     return pl.concat([lost, completed])
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Which job held which device, at the middle of each of some columns of time."""
-
-    start_s: float
-    end_s: float
-    columns: int
-    groups: tuple[tuple[str, int, int], ...]  # accelerator type, devices shown, devices there are
-    rows: tuple[Device, ...]
-    bars: pl.DataFrame  # job, row, half (0 whole, 1 upper, 2 lower), first, last: [first, last)
 
 
 def timeline(
@@ -270,10 +239,3 @@ def _column(frame: pl.DataFrame, name: str) -> Floats:
 def _ratio(part: Floats, whole: Floats) -> Floats:
     ratio = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
     return np.asarray(ratio, np.float64)
-
-
-def step_line_of(values: Floats, most: int = 500) -> tuple[Floats, Floats]:
-    """The empirical distribution of increasing values: (points,) where it steps, and the share it reaches."""
-    n = values.size
-    at: Ints = np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.int64)
-    return values[at], (at + 1) / n

@@ -5,11 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.analysis.report.aggregate import (
-    OverTime,
-    Timeline,
-    step_line_of,
-)
 from fairlead.analysis.report.markup import Html, clean
 from fairlead.analysis.report.metric_catalogue import (
     MetricKind,
@@ -17,6 +12,7 @@ from fairlead.analysis.report.metric_catalogue import (
     unit_for,
     with_unit,
 )
+from fairlead.analysis.report.picture_data import OverTime, Timeline, step_line_of
 from fairlead.analysis.report.relative_metrics import RelativeMetric, format_ratio
 from fairlead.analysis.report.svg import (
     CHARACTER,

@@ -7,14 +7,12 @@ import numpy as np
 import polars as pl
 
 from fairlead.analysis.report.aggregate import (
-    OverTime,
     accelerators,
     completion_times,
     measured_jobs,
     over_time,
     rho_of,
     static_rho,
-    step_line_of,
 )
 from fairlead.analysis.report.chart import Chart, Series
 from fairlead.analysis.report.fair_share import fair_share_s, received_s
@@ -24,6 +22,7 @@ from fairlead.analysis.report.metric_catalogue import (
     number,
     unit_for,
 )
+from fairlead.analysis.report.picture_data import OverTime, step_line_of
 from fairlead.model.arrays import Floats
 
 MAX_RATIO = 2.0  # larger ratios are drawn here: a few short jobs would squeeze all others

@@ -7,7 +7,6 @@ import polars as pl
 from fairlead.analysis.report import chart_svg as charts
 from fairlead.analysis.report import report_figures as figures
 from fairlead.analysis.report.aggregate import (
-    OverTime,
     accelerators,
     busiest_window,
     completion_times,
@@ -57,6 +56,7 @@ from fairlead.analysis.report.page import (
     setup_line,
     wide,
 )
+from fairlead.analysis.report.picture_data import OverTime
 from fairlead.analysis.report.report_figures import Bar
 from fairlead.analysis.report.run_charts import (
     CHANGES,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 
+from fairlead.cluster.server import kept_kernels
 from fairlead.model import jit
 from fairlead.model.child_signals import end_with_parent, interrupts_blocked
 
@@ -22,17 +23,20 @@ def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda
     """Compile the kernels of these modules like ``jit.prepare``, in child processes if kernels that are
     missing can be cached; the children end with this process. before: called if something has to be compiled,
     which takes minutes. Returns how many were missing."""
-    missing = _missing(modules)
-    if missing or jit.needs_compilation():
+    if _is_noted(modules):
+        return 0
+    missing, compiles = _missing(modules), jit.needs_compilation()
+    if missing or compiles:
         before()
-    if jit.needs_compilation():
+    if compiles:
         jit.announce_all(missing)
         # They meet in the middle.
         ends = (_FORWARDS, _BACKWARDS)[: min(missing, len(os.sched_getaffinity(0)))]
         with ExitStack() as stack:
             for child in [stack.enter_context(_compiler(modules, end)) for end in ends]:
                 child.wait()
-    jit.prepare()  # where nothing can be kept
+    if jit.prepare() == 0:  # else nothing can be kept
+        _note(modules)
     return missing
 
 
@@ -44,11 +48,15 @@ def compiled_in_background(
     are interpreted in this process and its other children (``jit.interpret_while``).
 
     before: called if something has to be compiled."""
-    missing = _missing(modules)
-    if missing or jit.needs_compilation():
+    if _is_noted(modules):
+        yield
+        return
+    missing, compiles = _missing(modules), jit.needs_compilation()
+    if missing or compiles:
         before()
-    if not jit.needs_compilation():
-        jit.prepare()  # where nothing can be kept
+    if not compiles:
+        if jit.prepare() == 0:  # else nothing can be kept
+            _note(modules)
         yield
         return
     jit.announce_all(missing, " in the background")
@@ -57,6 +65,15 @@ def compiled_in_background(
         threading.Thread(target=child.wait, name="kernels", daemon=True).start()
         jit.interpret_while(child.pid)
         yield
+
+
+def _is_noted(modules: Sequence[str]) -> bool:
+    return list(modules) == jit.modules_with_kernels() and kept_kernels.are_all_kept()
+
+
+def _note(modules: Sequence[str]) -> None:
+    if list(modules) == jit.modules_with_kernels():
+        kept_kernels.note_that_all_are_kept()
 
 
 def _missing(modules: Sequence[str]) -> int:

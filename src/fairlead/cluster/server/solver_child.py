@@ -1,7 +1,7 @@
 """The process that solves for a live server; ``solver.Solver`` starts it.
 
 It reads tasks from a socket, answers each with a ``PlannerAnswer`` or the sentence of an error, and
-ends with that socket or with its parent. Everything that solving needs is imported before the first task.
+ends with that socket or with its parent. The policies are imported before the first task.
 """
 
 import os
@@ -9,6 +9,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+from fairlead.cluster.server import kept_kernels
 from fairlead.errors import FairleadError
 from fairlead.model import jit
 from fairlead.model.child_signals import end_with_parent
@@ -54,7 +55,8 @@ def main(fd: int, parent: int) -> None:
     end_with_parent(parent)  # whose thread that started this lives as long as the server
     os.nice(NICENESS)  # on a full core leases are renewed first
     os.dup2(2, 1)  # what a policy prints is no answer to anybody
-    if not jit.is_interpreting():  # then a solve compiles what it needs
+    # While they are interpreted a solve compiles what it needs.
+    if not jit.is_interpreting() and not kept_kernels.are_all_kept():
         jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
     planners = _Planners()
     with Connection(fd) as socket:

@@ -36,7 +36,6 @@ from fairlead.cluster.store.lease_lengths import (
 )
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker, MarkerContent
-from fairlead.cluster.store.replay import replay_newest
 from fairlead.cluster.store.restore_note import RESTORED, RestoreNote
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
@@ -133,6 +132,9 @@ def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
 def accept_loss(directory: Path) -> Verified:
     """Go on with a state that lacks commits, or whose marker is damaged, but is whole by itself. Raises
     RunError, or CheckError for a journal that a server could not start from."""
+    # With it comes the whole scheduler; the front, which only makes backups, starts without.
+    from fairlead.cluster.store.replay import replay_newest
+
     path = directory / NAME
     if not path.is_file():
         raise RunError(f"{path}: is missing; there is nothing to go on with")
