@@ -240,15 +240,15 @@ def test_who_waits_for_a_device_says_so(play: Play) -> None:
 
     async def scenario(server: Server, agent: RunningAgent) -> None:
         stubborn = ("bash", "-c", "trap '' TERM; echo up; while :; do sleep 1; done")
-        await server.order(plain(91, *stubborn, grace_s=3.0))
-        await server.until_output(91, "up")
-        await server.order(plain(92, *SLEEP))  # in its place
-        await server.until(lambda: (92, 1) in server.statuses)
-        await server.until(lambda: server.statuses[92, 1].reason == NOT_ENDED)
-        assert server.statuses[92, 1].state == "starting"
-        assert server.statuses[92, 1].obstacle == ""
-        await server.until_state((92, 1), "running")
-        assert server.statuses[92, 1].reason == ""
+        await server.order(plain(1001, *stubborn, grace_s=3.0))
+        await server.until_output(1001, "up")
+        await server.order(plain(1002, *SLEEP))  # in its place
+        await server.until(lambda: (1002, 1) in server.statuses)
+        await server.until(lambda: server.statuses[1002, 1].reason == NOT_ENDED)
+        assert server.statuses[1002, 1].state == "starting"
+        assert server.statuses[1002, 1].obstacle == ""
+        await server.until_state((1002, 1), "running")
+        assert server.statuses[1002, 1].reason == ""
 
     play(scenario)
 
