@@ -69,6 +69,16 @@ class DevicesBound:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesOccupied:
+    """Programs that were told to leave these devices still hold them: from the next round on job groups get
+    others, where there are any. It replaces the last ``DevicesOccupied``; those that are not in the cluster
+    are ignored."""
+
+    time_s: float
+    devices: tuple[tuple[str, int], ...]  # of each: node, index among its devices
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLost:
     """A node takes no more work: it no longer answers, or it is being drained. What still runs there when
     the round is reported counts or not, as the report says."""
@@ -251,6 +261,7 @@ Event: TypeAlias = (
     | JobsDropped
     | NodesAvoided
     | DevicesBound
+    | DevicesOccupied
     | NodeLost
     | NodeRecovered
     | RoundEnded

@@ -74,6 +74,7 @@ _KINDS: dict[bytes, Any] = {
     b"a": e.NodesAvoided,
     b"v": e.DevicesBound,
     b"o": e.DevicesKept,
+    b"y": e.DevicesOccupied,
     b"T": SchedulerCheckpoint,
     b"S": SolveDigest,
     b"R": c.StartRound,
@@ -83,7 +84,7 @@ _KINDS: dict[bytes, Any] = {
 }
 _CODE = {record_type: code for code, record_type in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]
-_EVENTS = frozenset(b"jxlreswqpcghkbdavo")
+_EVENTS = frozenset(b"jxlreswqpcghkbdavoy")
 
 
 def _encode_value(value: Any) -> Any:

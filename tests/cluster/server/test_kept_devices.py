@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.messages import AttemptStatus, Rank
 from fairlead.cluster.server.kept_devices import KeptDevices
 from fairlead.cluster.store.rows import TenantTotals
+from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
 TOLD_S = 100.0  # when the job was told to stop
 
@@ -27,15 +28,26 @@ class Cluster:
             lost=False,
             begin_noted=False,
             statuses={},
+            stopping="preempted",
+            ordered=True,
+            nodes={"a": (Rank(rank=0, devices=(0,)),), "b": (Rank(rank=1, devices=(3,)),)},
+            placement=lambda: {"a": (0,), "b": (3,)},
+            has_left=lambda node: node in self.left,
+            ended_s={},
+            colocated=(),
         )
+        self.left: set[str] = set()
+        self.told: list[Event] = []
         self.saving(5.0)
         self.registry = SimpleNamespace(
             live={7: [self.attempt]}, jobs={7: self.row}, dirty_jobs=set(), totals_of=self._totals
         )
+        self.running = SimpleNamespace(occupied=())
         self.round: Any = SimpleNamespace(attempts={})
         state: Any = SimpleNamespace(
             registry=self.registry,
             round=self.round,
+            scheduler=SimpleNamespace(data=SimpleNamespace(running=self.running)),
         )
         self.kept = KeptDevices(state)
 
@@ -49,9 +61,11 @@ class Cluster:
 
     def reported_s(self, now: float) -> float:
         """Seconds that the core is told of at the end of a round."""
-        event = self.kept.reported(self.round, now)
-        if event is None:
+        self.told = list(self.kept.reported(self.round, now))
+        kept = [event for event in self.told if isinstance(event, DevicesKept)]
+        if not kept:
             return 0.0
+        (event,) = kept
         assert (event.time_s, event.jobs.tolist(), event.accelerators) == (now, [7], ("k80",))
         return float(event.kept_s[0])
 
@@ -99,3 +113,49 @@ def test_nothing_is_charged_for_an_attempt_without_devices_or_of_a_lost_node() -
     lost.attempt.lost = True
     old.attempt.stop_ordered_s = None  # by a server before this one
     assert [one.reported_s(103.0) for one in (waits, lost, old)] == [0.0, 0.0, 0.0]
+
+
+def test_a_gang_is_charged_for_the_nodes_that_it_has_not_left() -> None:
+    cluster = Cluster()
+    cluster.attempt.ended_s["a"] = 101.0
+    assert cluster.reported_s(104.0) == 0.5 + 2.0  # of two devices, one for 1 s and one for 4 s
+    assert cluster.totals.device_s == 5.0
+    released = AttemptStatus(job=7, attempt=1, state="stopping", released=True)
+    cluster.attempt.statuses["b"] = released  # it saves before it is parked, without its device
+    assert cluster.reported_s(110.0) == 0.0
+
+
+def test_a_pair_is_charged_for_half_a_device_each() -> None:
+    cluster = Cluster()
+    cluster.attempt.colocated = ((8, 1),)
+    cluster.registry.live[8] = [Cluster().attempt]
+    other = cluster.registry.live[8][0]
+    other.key, other.stop_ordered_s = (8, 1), None
+    assert cluster.reported_s(104.0) == 2.0
+
+
+def test_the_core_is_told_which_devices_are_occupied() -> None:
+    cluster = Cluster()
+    cluster.reported_s(103.0)
+    assert cluster.told[-1] == DevicesOccupied(103.0, (("a", 0), ("b", 3)))
+    cluster.running.occupied = cluster.told[-1].devices
+    cluster.reported_s(106.0)
+    assert not any(isinstance(event, DevicesOccupied) for event in cluster.told)
+    cluster.left.add("a")
+    cluster.reported_s(107.0)
+    assert cluster.told[-1] == DevicesOccupied(107.0, (("b", 3),))
+    cluster.running.occupied = (("b", 3),)
+    cluster.end(108.0)
+    cluster.reported_s(109.0)
+    assert cluster.told[-1] == DevicesOccupied(109.0, ())
+
+
+def test_devices_that_another_trains_on_are_not_occupied() -> None:
+    """Of a pair, one was told to stop and the other goes on."""
+    cluster = Cluster()
+    other = Cluster().attempt
+    other.key, other.stopping, other.stop_ordered_s = (8, 1), "", None
+    other.placement = lambda: {"a": (0,)}
+    cluster.registry.live[8] = [other]
+    cluster.reported_s(103.0)
+    assert cluster.told[-1] == DevicesOccupied(103.0, (("b", 3),))

@@ -1,4 +1,6 @@
-"""Devices that jobs keep after they were told to stop: the time counts as theirs."""
+"""Devices that jobs keep after they were told to stop: the time counts as theirs, and others get others."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -7,7 +9,7 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.devices_held import has_had_devices
 from fairlead.cluster.server.live_round import LiveRound
-from fairlead.model.events import DevicesKept
+from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
 
 class KeptDevices:
@@ -21,56 +23,87 @@ class KeptDevices:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._charged_s: dict[
-            AttemptKey, float
-        ] = {}  # attempt -> of the time since it was told to stop
-        self._untold: list[
-            tuple[Attempt, float]
-        ] = []  # attempts that are over, and what is to be charged
+        # attempt and node -> until when its devices there are charged, in seconds since it was told to stop
+        self._charged_s: dict[tuple[AttemptKey, str], float] = {}
+        # attempts that are over -> device-seconds that are to be charged
+        self._untold: list[tuple[Attempt, float]] = []
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: its time after the last report is to be charged."""
         del failure
         current, ended_s = self._state.round, attempt.record.ended_s
         in_round = current is not None and attempt.row.id in current.attempts
-        if ended_s is not None and not in_round:
-            self._untold.append((attempt, self._more_s(attempt, ended_s)))
-        self._charged_s.pop(attempt.key, None)
+        if ended_s is not None:
+            device_s = self._charge(attempt, ended_s)
+            if not in_round:
+                self._untold.append((attempt, device_s))
+        for node in attempt.nodes:
+            self._charged_s.pop((attempt.key, node), None)
 
-    def reported(self, current: LiveRound, now: float) -> DevicesKept | None:
+    def reported(self, current: LiveRound, now: float) -> Iterator[Event]:
         """Charge what was kept until now beside the jobs of a round that ends, to jobs and their tenants.
-        Return what to tell the core; None: nothing was kept."""
+        Yield what to tell the core."""
         registry, found = self._state.registry, self._untold
         self._untold = []
         for job, attempts in registry.live.items():
             for attempt in attempts:
-                if attempt.stop_ordered_s is None or attempt.lost:
-                    continue
-                more_s = self._more_s(attempt, now)
-                self._charged_s[attempt.key] = self._charged_s.get(attempt.key, 0.0) + more_s
+                device_s = 0.0 if attempt.lost else self._charge(attempt, now)
                 if job not in current.attempts:  # else the round counts it
-                    found.append((attempt, more_s))
-        found = [(attempt, kept_s) for attempt, kept_s in found if kept_s > 0]
-        for attempt, kept_s in found:
-            device_s = kept_s * len(attempt.record.devices)
+                    found.append((attempt, device_s))
+        found = [(attempt, device_s) for attempt, device_s in found if device_s > 0]
+        for attempt, device_s in found:
             attempt.row.device_s += device_s
             registry.totals_of(attempt.row.tenant).device_s += device_s
             if attempt.row.id in registry.jobs:
                 registry.dirty_jobs.add(attempt.row.id)
-        if not found:
-            return None
-        return DevicesKept(
-            now,
-            np.array([attempt.row.id for attempt, _ in found], np.int64),
-            tuple(attempt.record.accelerator for attempt, _ in found),
-            np.array([kept_s for _, kept_s in found]),
+        if found:
+            yield DevicesKept(
+                now,
+                np.array([attempt.row.id for attempt, _ in found], np.int64),
+                tuple(attempt.record.accelerator for attempt, _ in found),
+                np.array([device_s / len(one.record.devices) for one, device_s in found]),
+            )
+        core, occupied = self._state.scheduler, self._occupied()
+        if core is not None and core.data.running.occupied != occupied:
+            yield DevicesOccupied(now, occupied)
+
+    def _charge(self, attempt: Attempt, until_s: float) -> float:
+        """Return the device-seconds for which an attempt has kept devices since it was told to stop, or
+        charged last. A pair that keeps a device has half of it each."""
+        since_s = attempt.stop_ordered_s
+        if since_s is None or not has_had_devices(attempt):
+            return 0.0
+        leader, device_s = attempt.leader, 0.0
+        saving_s = 0.0 if leader is None else max(leader.saving_s - attempt.saved_before_s, 0.0)
+        for node, ranks in attempt.nodes.items():
+            status = attempt.statuses.get(node)
+            if status is not None and status.released:
+                continue
+            kept_s = min(until_s, attempt.ended_s.get(node, until_s)) - since_s - saving_s
+            before_s = self._charged_s.get((attempt.key, node), 0.0)
+            if kept_s > before_s:
+                self._charged_s[attempt.key, node] = kept_s
+                device_s += (kept_s - before_s) * sum(len(rank.devices) for rank in ranks)
+        return device_s / (1 + self._partners(attempt))
+
+    def _partners(self, attempt: Attempt) -> int:
+        """Return how many attempts share its devices that have not left them."""
+        live = self._state.registry.live
+        return sum(
+            one.key in attempt.colocated and has_had_devices(one)
+            for job, _ in attempt.colocated
+            for one in live.get(job, ())
         )
 
-    def _more_s(self, attempt: Attempt, until_s: float) -> float:
-        """Seconds for which an attempt has kept its devices since it was told to stop, or charged last."""
-        if attempt.stop_ordered_s is None or not has_had_devices(attempt):
-            return 0.0
-        leader = attempt.leader
-        saving_s = 0.0 if leader is None else max(leader.saving_s - attempt.saved_before_s, 0.0)
-        kept_s = until_s - attempt.stop_ordered_s - saving_s
-        return max(kept_s - self._charged_s.get(attempt.key, 0.0), 0.0)
+    def _occupied(self) -> tuple[tuple[str, int], ...]:
+        """Return the devices that attempts keep which were told to stop, and nobody trains on beside them."""
+        kept, used = set[tuple[str, int]](), set[tuple[str, int]]()
+        for attempts in self._state.registry.live.values():
+            for attempt in attempts:
+                if not attempt.ordered or not has_had_devices(attempt):
+                    continue
+                into = kept if attempt.stopping else used
+                for node, devices in attempt.placement().items():
+                    if not attempt.has_left(node):
+                        into |= {(node, device) for device in devices}
+        return tuple(sorted(kept - used))

@@ -22,8 +22,8 @@ class RoundReporter:
     def report(self, current: LiveRound, now: float) -> RoundEnded:
         """Return the outcome of a round that ends now; its device time is charged, and so is that of jobs
         which were to leave their devices, of which the core is told."""
-        if (kept := self._kept.reported(current, now)) is not None:
-            self._state.emit(kept)
+        for news in self._kept.reported(current, now):
+            self._state.emit(news)
         shape = current.job_groups.shape
         steps: Floats = np.zeros(shape)
         outcome: Ints = np.full(shape, int(RoundOutcome.RAN), np.int64)

@@ -30,6 +30,15 @@ class BoundGroup(NamedTuple):
 BoundGroups: TypeAlias = Mapping[int, BoundGroup]  # by rows of the ledger's job groups
 
 
+def device_ids(positions: DevicePositions, cluster: Cluster) -> Ints:
+    """Return the ids of those of these devices that are in a cluster, ascending."""
+    nodes = {node.name: (k, node.devices) for k, node in enumerate(cluster.nodes)}
+    known = [(*nodes[name], index) for name, index in positions if name in nodes]
+    at = np.array([(k, index) for k, devices, index in known if 0 <= index < devices], np.int64)
+    node, index = at.reshape(-1, 2).T
+    return np.unique(np.searchsorted(cluster.device_node, node) + index)
+
+
 class BoundJobs:
     """The devices that jobs are bound to, by the names of their nodes: ids change with the cluster."""
 

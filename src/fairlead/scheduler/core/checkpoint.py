@@ -106,6 +106,7 @@ class SchedulerCheckpoint:
     expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
     avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
     bound: tuple[tuple[int, DevicePositions], ...] = ()  # job, devices that it is bound to
+    occupied: DevicePositions = ()  # held by programs that were told to leave
     elastic: tuple[tuple[int, tuple[int, ...]], ...] = ()  # job, scale factors that it may have
     classed: PairRates | None = None  # rates of pairs by class, in place of ``colocated_rate``
 
@@ -150,6 +151,7 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         expected=tuple(s.deferred.expected.items()),
         avoids=tuple(s.running.avoids.items()),
         bound=tuple(s.bound_jobs.devices.items()),
+        occupied=s.running.occupied,
         elastic=tuple(s.elastic.items()),
     )
 

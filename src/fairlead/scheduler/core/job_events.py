@@ -9,6 +9,7 @@ from fairlead.model.commands import Command, JobEnd
 from fairlead.model.events import (
     DevicesBound,
     DevicesKept,
+    DevicesOccupied,
     JobsPaused,
     JobsReweighted,
     JobsSubmitted,
@@ -110,6 +111,12 @@ def devices_bound(s: SchedulerData, event: DevicesBound) -> list[Command]:
     s.bound_jobs.bind(event.job, event.devices)
     if before != _bound_slots(s, event.devices, event.job):
         s.planning.note(Change.REQUIREMENTS)
+    return []
+
+
+def devices_occupied(s: SchedulerData, event: DevicesOccupied) -> list[Command]:
+    """From the next round on other devices are preferred; it causes no decision."""
+    s.running.occupied = event.devices
     return []
 
 

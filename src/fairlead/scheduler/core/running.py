@@ -13,9 +13,11 @@ from fairlead.scheduler.core.bound_jobs import (
     BlockedGroups,
     BlockingCosts,
     BoundGroups,
+    DevicePositions,
     anew_costs,
     are_on_own_devices,
     as_if_held,
+    device_ids,
     find_blocked,
     immovable,
 )
@@ -29,6 +31,7 @@ from fairlead.scheduler.placement.avoid_nodes import (
     move_away,
 )
 from fairlead.scheduler.placement.named_nodes import place_on_nodes
+from fairlead.scheduler.placement.occupied_devices import leave_occupied
 from fairlead.scheduler.placement.records import (
     MoveTradeoffs,
     PlannedGroups,
@@ -119,6 +122,7 @@ class ActiveRound:
         )  # job group u holds devices[offsets[u]:offsets[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
+        self.occupied: DevicePositions = ()  # held by programs that were told to leave
         self.remembered = RememberedDevices(preempted_return=preempted_return)
 
     def reported(self) -> int:
@@ -219,6 +223,8 @@ class ActiveRound:
         if self.avoids:
             runs = np.isin(group, [*running.group.tolist(), *bound])
             assignment = self._move_away(group, assignment, before, runs, bound)
+        if self.occupied:
+            assignment = self._leave_occupied(group, assignment, before, plan, bound)
         stays = are_on_own_devices(group, assignment, bound)
         if not stays.all():
             order, slot, group = order[stays], slot[stays], group[stays]
@@ -416,6 +422,30 @@ class ActiveRound:
         )
         changed = change_types(assignment, avoided, self.topology, alternatives)
         return move_away(changed, avoided, self.topology, keeps_running=changed.kept & running)
+
+    def _leave_occupied(
+        self,
+        group: Ints,
+        assignment: DeviceAssignment,
+        before: PreviousRound,
+        plan: RoundPlan,
+        bound: BoundGroups,
+    ) -> DeviceAssignment:
+        """The placement with job groups off devices that are not free. group: (rows,) of the ledger."""
+        occupied = np.zeros(len(self.cluster.device_type), np.bool_)
+        occupied[device_ids(self.occupied, self.cluster)] = True
+        alternatives = AlternativeTypes(
+            self._speed(group).min(axis=2),
+            self._previous_devices(group, before, np.arange(len(group))),
+        )
+        return leave_occupied(
+            assignment,
+            occupied,
+            self.topology,
+            alternatives,
+            bound=np.isin(group, [*bound]),
+            same_nodes=plan.nodes is not None,
+        )
 
     def _tradeoffs(self, plan: RoundPlan) -> MoveTradeoffs:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the

@@ -8,6 +8,7 @@ from fairlead.model.commands import Command, JobEnd
 from fairlead.model.events import (
     DevicesBound,
     DevicesKept,
+    DevicesOccupied,
     Event,
     JobsCancelled,
     JobsDropped,
@@ -98,6 +99,8 @@ class Scheduler:
                 return job_events.progress_corrected(s, event)
             case RestartCostsLearned():
                 return job_events.restart_costs_learned(s, event)
+            case DevicesOccupied():
+                return job_events.devices_occupied(s, event)
             case DevicesKept():
                 return job_events.devices_kept(s, event)
             case JobsReweighted():

@@ -65,7 +65,7 @@ def change_types(
         mine = result.of(row)
         if not avoided[row][topology.device_node[mine]].any():
             continue
-        if _free_devices(result, row, free, avoided[row], topology) is not None:
+        if free_devices(result, row, free, avoided[row], topology) is not None:
             continue  # ``move_away`` finds them
         found = _find_other_type(result, row, free, avoided[row], topology, alternatives)
         if found is None:
@@ -137,7 +137,7 @@ def move_away(
         mine = result.of(row)
         if not avoided[row][topology.device_node[mine]].any():
             continue
-        found = _free_devices(result, row, free, avoided[row], topology)
+        found = free_devices(result, row, free, avoided[row], topology)
         if found is not None:
             free[mine] = topology.usable[mine]
             free[found] = False
@@ -152,7 +152,7 @@ def move_away(
     return result
 
 
-def _free_devices(
+def free_devices(
     assignment: DeviceAssignment, row: int, free: Bools, avoided: Bools, topology: Topology
 ) -> Ints | None:
     """Return as many devices as a row has, on nodes that it does not avoid: on the fullest node that holds it
