@@ -11,6 +11,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import joined, merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.devices_held import has_begun_on_node
 from fairlead.cluster.server.loaded_checkpoint import (
     describe_accepted_begin,
     describe_loaded_checkpoint,
@@ -133,6 +134,8 @@ class ReportIntake:
         if before is not None and before.state != "ended" and status.state == "ended":
             del attempt.statuses[node]  # in the order in which they end: the first one is to blame
         status = attempt.statuses[node] = status if before is None else merge_known(status, before)
+        if has_begun_on_node(status):
+            attempt.had_devices.add(node)
         if node == attempt.first_node:
             attempt.last_report_s = self._state.fleet.nodes[node].observed.seen
             self._note_wait(attempt, status)
