@@ -310,3 +310,18 @@ def test_a_job_whose_first_word_is_late_began_at_nothing(tmp_path: Path, told: s
         first, second = cluster.service.attempts(ADMIN, job)
         assert (first.from_step, first.to_step, first.reached_step) == (0, 300, 400)
         assert (second.from_step, second.lost_steps) == (300, 100)
+
+
+def test_that_a_job_was_paused_is_told_though_its_node_is_lost_meanwhile(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _begun(cluster)
+        cluster.begin(node, job)
+        cluster.until(lambda: cluster.job(job).steps == 5)
+        cluster.service.pause(ADMIN, job)
+        cluster.silence(node)
+        _lose(cluster, node)
+        cluster.until(lambda: _first(cluster, job).ended_s)
+        assert (cluster.job(job).state, cluster.job(job).reason) == (
+            "paused",
+            "paused by its owner",
+        )

@@ -211,6 +211,7 @@ class SpawnerEvents:
             memory_ran_out=attempt.exits.memory_ran_out,
             output_lost=lost,
             exceeded=end.exceeded,
+            terminated=end.terminated or attempt.stop_order.given,
         )
 
     def _note_left_loop(self, attempt: NodeAttempt, end: Exited) -> None:

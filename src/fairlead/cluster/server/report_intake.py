@@ -187,7 +187,7 @@ class ReportIntake:
             self._apply_unmanaged(attempt, status)
         elif record.trained_s is None:
             record.trained_s = self._began_to_train_s(attempt, status)
-            row.reason = ""  # whatever went wrong before
+            row.drop_reason()
             self._training.trains(attempt)
             self._state.registry.dirty_attempts[attempt.key] = record
             self._loaded(attempt, status)
@@ -284,7 +284,8 @@ class ReportIntake:
         row, who = attempt.row, attempt.record.loss_accepted
         resumed = self._is_resumed(attempt)
         is_first_word = bool(row.loss_accepted)  # and not the first to a server that was restarted
-        row.reason = row.loss_accepted = ""
+        row.drop_reason()
+        row.loss_accepted = ""
         attempt.record.origin = row.origin = (
             describe_resumed_program(attempt) if resumed else describe_accepted_begin(who)
         )

@@ -113,6 +113,11 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         """Whether it has not ended yet."""
         return self.state in OPEN_STATES
 
+    def drop_reason(self) -> None:
+        """Whatever was the matter is so no longer. Why it is paused, or has ended, stays."""
+        if self.open and self.state != "paused":
+            self.reason = self.reason_node = ""
+
     @property
     def deadline_s(self) -> float | None:
         """Cluster's time by which its owner wants it done; None = whenever."""
