@@ -126,7 +126,7 @@ def test_the_story_is_told() -> None:
         "1 min 50 s ago",  # the second start
         "3 min 10 s ago   submitted",
         "2 starts, 1 preemption, 0 failures: 5.0 s of handing over devices",
-        "(5.0% of its time on devices), 4 steps done again.",
+        "(3.0% of its time on devices), 4 steps done again.",
     ):
         assert part in text
 

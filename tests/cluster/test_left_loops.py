@@ -174,6 +174,47 @@ def test_a_gang_whose_ranks_leave_their_loops_at_different_steps_is_told(
     assert f"job {job} {told}{uneven}" in cluster.log()
 
 
+EPOCHS = """
+import os, sys
+from pathlib import Path
+import fairlead
+
+batches = int(sys.argv[1 + int(os.environ["RANK"])])
+it = fairlead.Iterator(
+    lambda epoch, size: iter(range(batches)), load=lambda _: None, save=Path.touch, epochs=3
+)
+for epoch in it.epochs():
+    for x in it:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (10, 9, "left its loops at different steps: rank 1 at step 27, rank 0 at step 30"),
+        (
+            9,
+            10,
+            "ended by itself at step 27 of 30; it left its loops at different steps: rank 0 at step 27, "
+            "rank 1 at step 30",
+        ),
+    ],
+)
+def test_a_gang_whose_ranks_have_data_of_different_length_does_all_its_epochs(
+    cluster: Running, first: int, second: int, told: str
+) -> None:
+    """It failed at the end of the shorter data, and lost all since its last checkpoint."""
+    words = (sys.executable, "-c", EPOCHS, str(first), str(second))
+    spec = JobSpec(command=words, cwd="/", total_steps=30, scale_factor=2, max_retries=0)
+    with cluster.client() as client:
+        (job,) = client.submit([spec])
+        until(lambda: client.job(job).ended_s is not None, LIMIT_S)
+        view = client.job(job)
+        assert (view.state, view.steps, view.failures) == ("completed", 3 * first, 0)
+        assert view.reason == told
+
+
 def test_a_gang_of_which_a_rank_leaves_while_another_trains_has_failed(
     cluster: Running, tmp_path: Path
 ) -> None:

@@ -91,7 +91,9 @@ def overhead_sentence(explanation: Explanation) -> str:
     tries = max(failed - job.failures, 0)
     tried = f", {tries} attempt{'s' * (tries != 1)} without its checkpoints" if tries else ""
     least = "at least " if any(attempt.is_step_least for attempt in explanation.attempts) else ""
-    part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
+    on_devices_s = job.overhead_s - sum(max(one.wait_s, 0.0) for one in explanation.attempts)
+    share = max(on_devices_s, 0.0) / job.run_s if job.run_s > 0 else 0.0
+    part = f" ({share:.1%} of its time on devices)" if job.run_s > 0 else ""
     return (
         f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
         f"{counted(job.failures, 'failure')}{tried}: "

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Batch = TypeVar("Batch")
+_PLACE = (
+    "place"  # in the state of a checkpoint: where this rank is, which may not be where rank 0 is
+)
 _LEFT = "left"  # in the state of a checkpoint: the script leaves its loops itself
 Loader: TypeAlias = Union[Iterable[Batch], Callable[[int, int], Iterable[Batch]]]
 
@@ -389,20 +392,25 @@ class Iterator(Generic[Batch]):
 
     def _restore_position(self) -> None:
         """Set the position to that of the checkpoint."""
-        self._epoch, self._position, *_ = self._lease.loaded
-        self._was_left = _LEFT in self.loaded_state
+        loaded, state = self._lease.loaded, self.loaded_state
+        self._epoch, self._position = loaded.loader_epoch, loaded.batches
+        if (
+            loaded.world_size == self.world_size
+        ):  # the data of this rank may have more batches than rank 0's
+            self._epoch, self._position = state.get(_PLACE, (self._epoch, self._position))
+        self._was_left = _LEFT in state
         if self._lease.step or self._position:
-            self._saved = self.loaded_state
+            self._saved = state
 
     def _make_position(self) -> Position:
         """Return the position for a checkpoint."""
+        own = {_PLACE: [self._epoch, self._position]} if self.rank else {}
         if self._epoch == self._epochs:
-            return Position(
-                self._epoch, 0, encode_state(self.rank_state(), "the state of the rank")
-            )
+            state = {**self.rank_state(), **own}
+            return Position(self._epoch, 0, encode_state(state, "the state of the rank"))
         if self._batches is None and self._saved is not None:  # not opened since it was loaded
             return self._lease.loaded
-        state = {**self._passes.state(self._position), **self.rank_state()}
+        state = {**self._passes.state(self._position), **self.rank_state(), **own}
         if self._was_left:
             state[_LEFT] = True
         encoded = encode_state(state, "the state of the loader") if state else b""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from fairlead.client import crash, stacks
 from fairlead.client.arguments import folder, function, seconds
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.job_size import JobSize
+from fairlead.client.loop_state import Ending, LoopState
 from fairlead.client.open_loop import OPEN_LOOP
 from fairlead.client.parking import Parking, ParkingHooks
 from fairlead.client.poll_schedule import PollSchedule
@@ -34,23 +34,6 @@ from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
     from typing import Self
-
-
-@dataclass
-class LoopState:
-    """The states of a training loop between two steps."""
-
-    running: bool = False  # a step is under way
-    begun: bool = False  # a step was asked for
-    no_more: bool = False  # complete() was called, or the data have ended
-    at_end: bool = False
-
-
-class Ending(NamedTuple):
-    """The ways in which a loop ends: with all steps done, or stopped for a reason."""
-
-    completed: bool
-    reason: str
 
 
 class Lease:
@@ -362,7 +345,7 @@ class Lease:
         self._schedule.poll_at_next_step()
 
     def end_of_data(self) -> None:
-        """The data have ended, for all ranks on this step."""
+        """The data have ended, for this rank at this step. Returns when those of all ranks have."""
         self._loop.at_end = True
         self._loop.running = False
         if self._role is not None:
@@ -374,7 +357,19 @@ class Lease:
             self._sigterm.catch_again()
 
     def _check_in(self) -> bool:
-        """Do what is due, which is seldom: report, save, or stop. Return whether the loop goes on."""
+        """Do what is due, which is seldom: report, save, or stop. Return whether the loop goes on. A rank at
+        its end waits here until all have come to theirs, and takes part in what they do meanwhile."""
+        while self._do_what_is_due():
+            if not self._is_at_end:
+                return True
+        return False
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._loop.at_end or self.step >= self.job_size.last_step
+
+    def _do_what_is_due(self) -> bool:
+        """Ask rank 0 what to do, and do it. Return whether the loop goes on, as far as that decides."""
         role = self._role
         assert role is not None
         self._loop.begun = True
@@ -382,7 +377,7 @@ class Lease:
         if changed is not None:
             role.change(self.step, *changed)
         last = self.job_size.last_step
-        finished = self._loop.at_end or self.step >= last
+        finished = self._is_at_end
         several = self._environment.world_size > 1
         if several and not finished and self._schedule.waits_for_ranks(self.step, last):
             return True
@@ -397,6 +392,8 @@ class Lease:
         if parks:
             self._park(role, decision.reason)
             return True
+        if decision.do == "finish" and decision.uneven:
+            crash.report_left(self.step)
         if decision.do in ("stop", "finish"):
             return self._end(role, Ending(decision.do == "finish", decision.reason))
         self._schedule.plan(*role.proceed(decision, self.step), last)

@@ -49,12 +49,12 @@ class Begin:
 
 @dataclass(frozen=True)
 class RankStatus:
-    """The status of a rank at a check step. The first three must be the same for all."""
+    """The status of a rank at a check step. The first three must be the same for all that train."""
 
     step: int
     batch_size: int
     total_steps: int
-    finished: bool = False  # its steps are done
+    finished: bool = False  # its steps are done, or its data have ended
     complete: bool = False  # its script says that no more are needed
     terminated: bool = False  # it got SIGTERM
     pass_ends: bool = False  # the code after a pass over the data comes next, before another pass
@@ -69,6 +69,7 @@ class Decision:
     check_step: int = 0  # the next
     partial: str = ""  # where parts of a checkpoint are saved, "" = nothing to save
     park: bool = False  # a process that stops may be parked
+    uneven: bool = False  # ranks have come to different steps
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from fairlead.client.save_problem import SaveProblem, save_problem
 from fairlead.client.script_state import ScriptState, write_loader_state
 from fairlead.client.step_count import StepCount
 from fairlead.client.storage import own_access
+from fairlead.client.uneven_ranks import WaitNotice, are_uneven, difference, training_step
 
 LOCK_S = 30.0  # how long another process may still hold the checkpoints
 POLL_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
@@ -105,6 +106,7 @@ class RankZero:
             RankZeroSync(environment) if environment.world_size > 1 else SingleRankSync()
         )
         self._pace = CheckStepPace()
+        self._wait_notice = WaitNotice()
         directory = environment.checkpoint_dir or state.directory
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), environment.job) if directory else None
@@ -156,17 +158,22 @@ class RankZero:
         """Return what all ranks do at this step, and send it to them."""
         self._step = status.step
         statuses = [status, *self._rank_sync.statuses(self._idle)]
-        self._compare(statuses)
+        if differs := difference(statuses):
+            leave(EXIT_RANK_SYNC, differs)
+        if waits := self._wait_notice.sentence(statuses):
+            print_to_log(waits)
+        uneven, at = are_uneven(statuses), training_step(statuses)
         now = monotonic()
         decision = self._judge(statuses, now)
         if self._environment.world_size > 1 and not decision.check_step:
-            decision = replace(decision, check_step=self._pace.next(status.step, now))
+            decision = replace(decision, check_step=self._pace.next(at, now))
         if decision.do in ("save", "stop", "finish"):
             early = decision.do == "finish" and status.step != status.total_steps
             again = (
                 early and status.total_steps != self._marked
             )  # else the next start would do more steps
-            decision = replace(decision, partial=self._partial(status.step, again))
+            partial = self._partial(status.step, again or uneven)  # others may have done more since
+            decision = replace(decision, partial=partial, uneven=uneven)
         self._rank_sync.send(decision)
         return decision
 
@@ -323,7 +330,7 @@ class RankZero:
         link.poll(now)
         if link.refused:
             return Decision("abandon", link.refused)
-        if statuses[0].finished or any(one.complete for one in statuses):
+        if all(one.finished for one in statuses) or any(one.complete for one in statuses):
             return Decision("finish")
         told = link.stop or ("SIGTERM" if any(one.terminated for one in statuses) else "")
         if now < link.lease_end and any(one.pass_ends for one in statuses):
@@ -384,17 +391,6 @@ class RankZero:
             self._saved_step = max(steps, default=0)
         step = self._saved_step
         return f"the one of step {step} stays" if step in steps else "there is none"
-
-    def _compare(self, statuses: list[RankStatus]) -> None:
-        first = statuses[0]
-        for other in statuses[1:]:
-            for field in ("step", "batch_size", "total_steps", "finished"):
-                mine, theirs = getattr(first, field), getattr(other, field)
-                if mine != theirs:
-                    leave(
-                        EXIT_RANK_SYNC,
-                        f"ranks differ in {field} at step {first.step}: {mine}, {theirs}",
-                    )
 
     def _take_lock(self, store: Checkpoints) -> None:
         until = monotonic() + LOCK_S

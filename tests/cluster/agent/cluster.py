@@ -48,6 +48,8 @@ class Server:
         self.grants = True
         self.is_away = False  # is it about to come up, and answers no call?
         self.takes_metrics = True
+        self.answers_metrics = asyncio.Event()  # else it does not answer, for as long as that
+        self.answers_metrics.set()
         self.heartbeat_s = 0.2
         self.gap_s = 0.0
         self.ahead_s = 0.0  # its clock
@@ -173,6 +175,7 @@ class Server:
     async def metrics(self, message: MetricChunk) -> LogOffset:
         if not self.takes_metrics:
             raise StoreError("full")
+        await self.answers_metrics.wait()
         key = message.job, message.attempt
         kept = self.metric_lines.get(key, b"")
         self.metric_lines[key] = kept + message.data[len(kept) - message.offset :]

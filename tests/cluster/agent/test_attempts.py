@@ -197,6 +197,25 @@ def test_an_unmanaged_job_that_had_to_be_killed_when_it_was_told_to_stop_is_told
     assert (status.failure.exit_code, status.exit_code, status.completed) == (-9, -9, False)
 
 
+def test_who_is_killed_before_its_grace_is_over_did_not_miss_it() -> None:
+    one = start(unmanaged=True, grace_s=20.0, world_size=2)
+    one.started(1.0)
+    one.stop("paused", 4.0)
+    one.exited(0, -9, ended(0, -9), 6.7)
+    one.exited(1, -9, ended(1, -9), 24.0)
+    one.record_exit(24.0)
+    assert one.status(25.0).reason == "rank 0: killed by signal 9 (SIGKILL)"
+
+
+def test_who_is_killed_for_what_it_did_did_not_miss_its_grace() -> None:
+    one = start(unmanaged=True, grace_s=20.0)
+    one.started(1.0)
+    one.stop("paused", 4.0)
+    one.ended_for(0, "it did something", 6.7)
+    one.record_exit(6.7)
+    assert one.status(25.0).reason == "killed by signal 9 (SIGKILL): it did something"
+
+
 def test_an_exception_after_an_order_to_stop_is_told_with_rank_0_on_another_node_too() -> None:
     one = start(has_rank_0=False, world_size=2)
     one.started(1.0)

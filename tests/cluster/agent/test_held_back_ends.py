@@ -84,3 +84,31 @@ def test_a_server_that_cannot_keep_metrics_hears_of_ends_all_the_same(tmp_path: 
             assert lines(server) == 1
 
     asyncio.run(scenario())
+
+
+def test_reports_go_on_while_a_job_that_has_ended_has_much_to_tell(tmp_path: Path) -> None:
+    """Each report waited for two seconds for it, and the node was suspect in between."""
+
+    async def scenario() -> None:
+        async with job_that_reports(tmp_path) as server:
+            server.answers_metrics.clear()
+            await end_job(tmp_path)
+            reports = server.reports
+            await server.until(lambda: server.reports > reports + 10)
+            assert server.statuses[KEY].state == "stopping", "its end was held back for too long"
+            server.answers_metrics.set()
+            await server.until_state(KEY, "ended")
+            assert lines(server) == 2
+
+    asyncio.run(scenario())
+
+
+def test_the_last_report_of_a_program_needs_no_newline(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _agent):
+            script = "import os; open(os.environ['FAIRLEAD_METRICS_FILE'], 'w').write('one')"
+            await server.order(plain(1, sys.executable, "-c", script, cwd=str(tmp_path)))
+            await server.until_state(KEY, "ended")
+            assert server.metric_lines[KEY] == b"one\n"
+
+    asyncio.run(scenario())

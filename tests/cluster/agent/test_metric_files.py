@@ -119,3 +119,57 @@ def test_a_server_that_refuses_is_not_asked_again(tmp_path: Path) -> None:
     write(tmp_path, b"one\n")
     tell(files, server, 3)
     assert server.calls == 1
+
+
+def test_a_file_that_is_written_anew_is_told_each_time(tmp_path: Path) -> None:
+    """Nothing more was told until it was longer than before, and then from the middle of a line."""
+    files, server = MetricFiles(tmp_path), _Server()
+    files.follow(7, 2)
+    path = write(tmp_path, b"step 10\n")
+    tell(files, server, 2)
+    for text in (b"step 11\n", b"one 12\n", b"step 13 is long\n", b"step 13 is long\nstep 14\n"):
+        path.write_bytes(text)
+        tell(files, server, 2)
+    path.write_bytes(b"")  # it is about to be written
+    tell(files, server)
+    path.write_bytes(b"step 15\n")
+    tell(files, server, 2)
+    assert server.kept[7, 2].split(b"\n")[:-1] == [
+        b"step 10", b"step 11", b"one 12", b"step 13 is long", b"step 14", b"step 15",
+    ]  # fmt: skip
+
+
+def test_a_file_written_anew_that_an_agent_before_has_told_is_told_as_it_is(tmp_path: Path) -> None:
+    server = _Server()
+    path = write(tmp_path, b"one\ntwo\n")
+    first = MetricFiles(tmp_path)
+    first.inherit()
+    tell(first, server)
+    path.write_bytes(b"six\n")
+    second = MetricFiles(tmp_path)
+    second.inherit()
+    tell(second, server, 2)
+    assert server.kept == {(7, 2): b"one\ntwo\nsix\n"}
+    server.kept[7, 2] = b"one\n"  # an older copy of its state
+    tell(second, server, 2)
+    write(tmp_path, b"ten\n")
+    tell(second, server, 2)
+    assert server.kept[7, 2].endswith(b"six\nten\n")
+
+
+def test_the_last_line_needs_no_newline_once_the_program_has_ended(tmp_path: Path) -> None:
+    files, server = MetricFiles(tmp_path), _Server()
+    files.follow(7, 2)
+    write(tmp_path, b"one\ntwo")
+    tell(files, server, 2)
+    assert server.kept == {(7, 2): b"one\n"}
+    assert not files.has_untold(7)
+    files.end((7, 2))
+    assert files.has_untold(7)
+    tell(files, server, 3)
+    assert server.kept == {(7, 2): b"one\ntwo\n"}
+    assert not files.has_untold(7)
+    again = MetricFiles(tmp_path)
+    again.inherit()
+    tell(again, server, 3)
+    assert server.kept == {(7, 2): b"one\ntwo\n"}

@@ -86,6 +86,10 @@ def test_want_of_memory_is_told_where_there_is_a_sign_of_it() -> None:
     assert sentence(killed, 1) == "killed by signal 9 (SIGKILL): out of memory?"
     stopped = exit_failure(0, -signal.SIGTERM, None, "", world_size=1, memory_ran_out=True)
     assert sentence(stopped, 1) == "killed by signal 15 (SIGTERM)"
+    by_hand = exit_failure(0, -signal.SIGTERM, None, "", world_size=1, terminated=False)
+    assert sentence(by_hand, 1) == (
+        "killed by signal 15 (SIGTERM): that signal did not come from Fairlead"
+    )
 
 
 def test_a_signal_is_not_explained_by_an_exception_that_was_caught() -> None:

@@ -64,3 +64,12 @@ def test_the_gap_that_the_server_wants_ends_for_who_hurries() -> None:
         assert time.monotonic() - began < WAIT_S
 
     asyncio.run(scenario())
+
+
+def test_a_report_is_not_put_off_for_two_heartbeats() -> None:
+    pace = ReportPace()
+    assert pace.spare_s(time.monotonic()) == 0.0
+    before = time.monotonic()
+    pace.answered(pace.begin(), orders())
+    assert pace.spare_s(before + 1.5 * LONG_S - 10.0) >= 10.0
+    assert pace.spare_s(before + 2.0 * LONG_S) == 0.0

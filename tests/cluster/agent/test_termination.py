@@ -250,3 +250,28 @@ def test_a_stopped_rank_saves_when_it_is_told_to_end(tmp_path: Path) -> None:
             assert (tmp_path / "s" / "checkpoints" / "1" / "last-step").exists()
 
     asyncio.run(scenario())
+
+
+LEASE = """
+import os, signal
+import fairlead
+with fairlead.Lease(load=lambda _: None, save=lambda path: path.touch()) as lease:
+    while lease.next():
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_sigterm_that_did_not_come_from_here_is_told_as_that(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _agent):
+            await server.order(plain(1, "sh", "-c", "kill -TERM $$; sleep 1000"))
+            killed = await server.until_state((1, 1), "ended")
+            assert killed.reason == (
+                "killed by signal 15 (SIGTERM): that signal did not come from Fairlead"
+            )
+            await server.order(job(2, command=(sys.executable, "-c", LEASE)))
+            saved = await server.until_state((2, 1), "ended")
+            assert (saved.exit_code, saved.completed) == (0, False)
+            assert saved.reason == "ended at a SIGTERM that did not come from Fairlead"
+
+    asyncio.run(scenario())

@@ -124,7 +124,7 @@ def test_all_time_of_a_start_that_took_no_step_is_its_start(
         assert overhead_s(attempt) == pytest.approx(held_s)
         assert attempt.start_s == pytest.approx(held_s - 0.03 - told.get("load_s", 0.0))
         view = cluster.job(job)
-        assert (view.overhead_s, view.run_s) == pytest.approx((held_s, held_s))
+        assert (view.overhead_s, view.run_s) == pytest.approx((held_s, held_s - 0.01))
         row = cluster.do(lambda: cluster.service.engine.state.registry.jobs[job])
         assert row.lost_device_s == pytest.approx(held_s - 0.01)
 
@@ -310,3 +310,18 @@ def test_a_job_whose_first_word_is_late_began_at_nothing(tmp_path: Path, told: s
         first, second = cluster.service.attempts(ADMIN, job)
         assert (first.from_step, first.to_step, first.reached_step) == (0, 300, 400)
         assert (second.from_step, second.lost_steps) == (300, 100)
+
+
+def test_that_a_job_was_paused_is_told_though_its_node_is_lost_meanwhile(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _begun(cluster)
+        cluster.begin(node, job)
+        cluster.until(lambda: cluster.job(job).steps == 5)
+        cluster.service.pause(ADMIN, job)
+        cluster.silence(node)
+        _lose(cluster, node)
+        cluster.until(lambda: _first(cluster, job).ended_s)
+        assert (cluster.job(job).state, cluster.job(job).reason) == (
+            "paused",
+            "paused by its owner",
+        )

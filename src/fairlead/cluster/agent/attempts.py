@@ -27,6 +27,8 @@ from fairlead.cluster.protocol.messages import (
 
 State = Literal["starting", "running", "stopping", "ended"]
 _MAX_REASON = 1000  # characters of a reason
+_OF_GRACE = 0.9  # whoever is killed after this part of its grace has not ended in time
+_FOREIGN_SIGTERM = "ended at a SIGTERM that did not come from Fairlead"
 _MAX_PATH = 4096  # and of a path
 STALL_EXIT = 124  # of an attempt that was ended because it made no progress, as of ``timeout``
 NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
@@ -44,6 +46,7 @@ class NodeAttempt:
         self.launched = False  # has the spawner been told?
         self.state: State = "starting"
         self.reason = ""
+        self._late_ranks: set[int] = set()  # that ended after their grace
         self.directory_problem = ""  # what is wrong with where it saves, as this node sees it
         self.wait = DeviceWait(now)
         self.times = TrainingTimes()
@@ -196,6 +199,8 @@ class NodeAttempt:
         self.times.progressed(now, saves=isinstance(message, Progress) and message.saving)
         if isinstance(message, RankEnded):
             self.times.pause(now)
+            if message.reason == "SIGTERM" and not self.stop_order.given:
+                self.reason = _FOREIGN_SIGTERM
         elif self.steps.loaded is not None:
             self.stall.progressed(self.steps.step, now, saving=message.saving)
 
@@ -266,6 +271,8 @@ class NodeAttempt:
         unmanaged = self.assignment.unmanaged
         early = not (unmanaged or self.finishing or self.stop_order.given)
         self.exits.note(rank, code, now, early=early)
+        if self.stop_order.given and self.stop_order.elapsed_s(now) >= _OF_GRACE * self.grace_s:
+            self._late_ranks.add(rank)
         runs_on = unmanaged and code == 0 and not self.exits.are_all(len(self.assignment.ranks))
         if not runs_on and (not self.hears_rank_0 or rank == 0):
             self.times.pause(now)
@@ -406,8 +413,8 @@ class NodeAttempt:
         return failure
 
     def _killed_late(self, failure: Failure) -> bool:
-        """Return whether it did not end when it was told to."""
-        return was_killed(failure) and self.stop_order.given
+        """Return whether it did not end when it was told to: others may have killed it before."""
+        return was_killed(failure) and failure.rank in self._late_ranks
 
     def _completed(self) -> bool:
         if not self.ended or self.exits.code != 0 or not self.assignment.has_rank_0:

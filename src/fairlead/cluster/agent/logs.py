@@ -212,6 +212,10 @@ class Logs:
             metrics_told = await self._metrics.send(client, node, incarnation)
             return await self._send(client, node, incarnation) and metrics_told
 
+    def program_ended(self, job: int, attempt: int) -> None:
+        """The program that was given files as this attempt has ended."""
+        self._metrics.end((job, attempt))
+
     def has_untold_metrics(self, job: int) -> bool:
         """Return whether something that a job has reported is still to be told."""
         return self._metrics.has_untold(job)

@@ -1,4 +1,6 @@
 """Metrics of jobs: files to which rank 0 adds a line for each report, passed on to the server as they grow.
+One that is written anew, as a shell's ``>`` does, is told from its beginning: of what was in it between two
+looks only the last is known.
 
 The files are the jobs' own, and may be anything at any time: no more than a piece of one is looked at at
 once, and it is the server that reads what is in it.
@@ -8,7 +10,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.agent.launch import REPORTS, metrics_path
@@ -18,29 +19,65 @@ from fairlead.cluster.protocol.messages import LARGEST_METRICS, AttemptKey, Metr
 
 _ROUND = 8  # pieces of one file before it is another's turn
 _MAX_FILE = 1 << 40  # bytes; what is longer is none of ``fairlead.client.report``
+_KNOWN = 256  # bytes before what is told next, by which a file is known that was written anew
 _JOB = re.compile(r"\d{1,15}")
 _FILE = re.compile(r"(\d{1,9})-0\.metrics")  # attempt
 
 
-@dataclass
 class _MetricFile:
-    key: AttemptKey
-    path: Path
-    acknowledged: int = 0  # offset that the server wants next
-    refused: bool = False
+    """What is told of a file is a stream of its own: where a program writes its file anew, the stream goes on
+    with what the file has then."""
+
+    def __init__(self, key: AttemptKey, path: Path) -> None:
+        self.key = key
+        self.acknowledged = 0  # offset in the stream that the server wants next
+        self.refused = False
+        self.is_over = False  # no program writes to it any more
+        self._path = path
+        self._begin = 0  # offset in the stream of the first byte of the file as it is
+        self._told = b""  # the end of what was told of the file as it is, as far as is known
+        self._closes = False  # the last piece has a newline that the file lacks
 
     def piece(self) -> bytes:
         """Whole lines that are to be told next; b"": there are none. A line that is longer than a piece is
-        told in parts, of which the server makes nothing."""
-        if self.acknowledged > _MAX_FILE:
-            return b""
+        told in parts, of which the server makes nothing. Once no program writes to it the last line counts,
+        too, where its newline is missing."""
+        self._closes = False
         try:
-            with opened(self.path, of_folder=True) as descriptor:
-                data = os.pread(descriptor, LARGEST_METRICS, self.acknowledged)
+            with opened(self._path, of_folder=True) as descriptor:
+                data = self._next(descriptor)
         except OSError:
             return b""
         whole = data[: data.rfind(b"\n") + 1]
-        return data if not whole and len(data) == LARGEST_METRICS else whole
+        if whole or not data:
+            return whole
+        if len(data) == LARGEST_METRICS:
+            return data
+        self._closes = self.is_over
+        return data + b"\n" if self.is_over else b""
+
+    def _next(self, descriptor: int) -> bytes:
+        """Return what follows in the file; all of it where it was written anew."""
+        at = self.acknowledged - self._begin
+        if at > _MAX_FILE:
+            return b""
+        size, told = os.fstat(descriptor).st_size, self._told
+        if at == size + 1 and self.is_over and not told:
+            return b""  # an earlier agent has told it, with its last newline
+        if at < 0 or size < at or os.pread(descriptor, len(told), at - len(told)) != told:
+            self._begin, self._told, at = self.acknowledged, b"", 0
+        return os.pread(descriptor, LARGEST_METRICS, at)
+
+    def acknowledge(self, data: bytes, offset: int) -> None:
+        """The server has been told a piece, and wants this offset in the stream next."""
+        took = offset - self.acknowledged
+        self.acknowledged = offset
+        if took != len(data):  # it knew of this before, or knows of less
+            self._told = b""
+            return
+        if self._closes:
+            self._begin, data = self._begin + 1, data[:-1]
+        self._told = (self._told + data)[-_KNOWN:]
 
 
 class MetricFiles:
@@ -58,11 +95,17 @@ class MetricFiles:
                 found = _FILE.fullmatch(path.name)
                 assert found is not None
                 self.follow(int(folder.name), int(found[1]))
+                self.end((int(folder.name), int(found[1])))
 
     def follow(self, job: int, attempt: int) -> None:
         """From now on what this attempt reports is told."""
         path = metrics_path(self._state, job, attempt)
         self._files[job, attempt] = _MetricFile((job, attempt), path)
+
+    def end(self, key: AttemptKey) -> None:
+        """The program of an attempt has ended: the last line of its file is whole."""
+        if (file := self._files.get(key)) is not None:
+            file.is_over = True
 
     def forget(self, key: AttemptKey) -> None:
         """Its file is removed, or about to be."""
@@ -94,7 +137,7 @@ class MetricFiles:
                 )
                 before = file.acknowledged
                 try:
-                    file.acknowledged = (await client.metrics(chunk)).offset
+                    file.acknowledge(data, (await client.metrics(chunk)).offset)
                 except RefusedError:  # a server of an earlier version, too
                     file.refused = True
                 if file.acknowledged <= before:

@@ -76,14 +76,13 @@ class NodeReports:
         )
 
     @property
-    def has_new_ends(self) -> bool:
-        """Return whether the next report is the first to tell of the end of an attempt."""
-        return not self._node.attempts.ended() <= self._told_ends
+    def new_ends(self) -> set[Key]:
+        """Return the attempts of whose ends the server has not been told yet."""
+        return self._node.attempts.ended() - self._told_ends
 
     def _untold_ends(self) -> set[Key]:
         """Return the ended attempts of jobs of which the server is still to be told something."""
-        new = self._node.attempts.ended() - self._told_ends
-        return {key for key in new if self._has_untold_metrics(key[0])}
+        return {key for key in self.new_ends if self._has_untold_metrics(key[0])}
 
     def _held_back(self) -> set[Key]:
         """Return the attempts of whose end the next report says nothing yet."""

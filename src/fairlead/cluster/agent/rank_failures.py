@@ -111,6 +111,9 @@ def read_report(path: Path) -> FailureReport | None:
     return None
 
 
+FOREIGN_SIGTERM = "that signal did not come from Fairlead"
+
+
 def exit_failure(
     rank: int,
     code: int,
@@ -122,12 +125,14 @@ def exit_failure(
     memory_ran_out: bool = False,
     output_lost: str = "",
     exceeded: str = "",
+    terminated: bool = True,
 ) -> Failure:
     """Return the failure of a rank that should not have ended.
 
     output: the end of what it printed. checkpoints: their directory. memory_ran_out: the kernel has ended
     processes of this node for want of memory since the start. output_lost: why what it printed cannot be
-    read. exceeded: the limit that the kernel has ended processes of the attempt for.
+    read. exceeded: the limit that the kernel has ended processes of the attempt for. terminated: the agent
+    has sent it a SIGTERM, or nobody knows.
     """
     if report is None and code > 0:
         report = _printed_report(output)
@@ -152,6 +157,8 @@ def exit_failure(
         line = exceeded
     elif code == -signal.SIGKILL and memory_ran_out:
         line = f"out of memory? {line}".strip()
+    if code == -signal.SIGTERM and not terminated:
+        line = f"{FOREIGN_SIGTERM}; {line}" if line else FOREIGN_SIGTERM
     return Failure(
         kind="signal" if code < 0 else "exit",
         rank=rank,

@@ -9,6 +9,7 @@ from fairlead.cluster.agent.heartbeat import until_heartbeat_s
 from fairlead.cluster.protocol.messages import Orders
 
 _GAP_S = 0.003  # between reports: what changes meanwhile is told in one
+_LATEST_HEARTBEATS = 1.5  # after the last report the next one is made at the latest
 
 Waiting = list[asyncio.Future[None]]
 
@@ -21,6 +22,7 @@ class ReportPace:
         self._phase = random.random()  # of its heartbeats
         self._heartbeat_s = 1.0
         self._heartbeat_at = 0.0  # monotonic seconds of the next
+        self._answered_at = 0.0  # monotonic seconds of the last answer
         self._gap_s = (
             0.0  # between reports, unless there are new orders or somebody waits for an answer
         )
@@ -54,6 +56,11 @@ class ReportPace:
             async with asyncio.timeout(max(self._heartbeat_at - time.monotonic(), 0.0)):
                 await self._news.wait()
 
+    def spare_s(self, now: float) -> float:
+        """Return for how many seconds the next report may be put off: a node that has said nothing for two
+        heartbeats is suspect."""
+        return max(self._answered_at + _LATEST_HEARTBEATS * self._heartbeat_s - now, 0.0)
+
     def begin(self) -> Waiting:
         """A report is made, with all news until now. Returns who waits for its answer."""
         self._news.clear()
@@ -69,7 +76,7 @@ class ReportPace:
         """The orders that answer the report have been followed."""
         self._heartbeat_s = orders.heartbeat_s or self._heartbeat_s
         self._gap_s = orders.gap_s
-        now = time.monotonic()
+        now = self._answered_at = time.monotonic()
         self._heartbeat_at = now + until_heartbeat_s(
             heartbeat_s=self._heartbeat_s, phase=self._phase, now=now
         )

@@ -25,13 +25,14 @@ from fairlead.cluster.agent.server_client import (
     UnknownTokenError,
 )
 from fairlead.cluster.agent.start_trials import StartTrials
-from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
+from fairlead.cluster.protocol.messages import AttemptKey, Orders, WatchRequest, Welcome
 from fairlead.cluster.shortage import Shortage
 from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _SEND_TIMEOUT_S = 2.0  # for the server to take output; files may grow meanwhile
 _LAST_OUTPUT_TIMEOUT_S = 2.0  # for the output of attempts that have ended, before that is reported
+_LEAST_OUTPUT_TIMEOUT_S = 1.0  # of these seconds, the first time
 _LAST_REPORT_TIMEOUT_S = 2.0  # for the last report
 
 _log = logging.getLogger(__name__)
@@ -73,6 +74,9 @@ class ServerSession:
         self._token = token
         self._registered = asyncio.Event()
         self._shortage = Shortage()
+        self._waited_for: set[AttemptKey] = (
+            set()
+        )  # ended attempts whose output a report has waited for
 
     async def talk(self) -> None:
         """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
@@ -164,8 +168,13 @@ class ServerSession:
     async def _tell_last_output(self) -> None:
         """Whoever sees that a job has ended finds all its output where the server takes it in time, and all
         that it has reported (see ``NodeReports``). A server that was away for a while hears of ends as early
-        as this node registers."""
-        if self._reports.has_new_ends:
+        as this node registers. No report waits so long for it that the node would be taken for suspect: much
+        that was reported takes many of them (``NodeReports.next`` holds the end back meanwhile)."""
+        new = self._reports.new_ends
+        is_first, self._waited_for = not new <= self._waited_for, new
+        if new:
+            least_s = _LEAST_OUTPUT_TIMEOUT_S if is_first else 0.0
+            most_s = max(self._pace.spare_s(time.monotonic()), least_s)
             with contextlib.suppress(
                 TimeoutError,
                 ServerUnreachableError,
@@ -173,7 +182,7 @@ class ServerSession:
                 RefusedError,
                 TooLargeError,
             ):
-                async with asyncio.timeout(_LAST_OUTPUT_TIMEOUT_S):
+                async with asyncio.timeout(min(most_s, _LAST_OUTPUT_TIMEOUT_S)):
                     told = await self._send_output()
                     while not told:  # the value of a trial is its last one
                         incarnation = self._reports.incarnation
@@ -226,7 +235,7 @@ class ServerSession:
                 ):
                     async with asyncio.timeout(_SEND_TIMEOUT_S):
                         done = await self._send_output()
-                        if self._reports.has_new_ends:  # one may have waited for that
+                        if self._reports.new_ends:  # one may have waited for that
                             self._pace.wake()
             with self._shortage.outlasts():
                 self._logs.tidy(time.monotonic())

@@ -132,6 +132,8 @@ class SpawnerEvents:
             case Gone():
                 self._forget_leaders(attempt.key)
                 attempt.record_exit(at_s)
+                if attempt.stop_order.released_s is None:  # else its program may be parked
+                    self._logs.program_ended(*attempt.files_key)
                 self._attempts.keep_end(attempt)
                 if attempt.is_through:
                     self._parked.add_ended(attempt)
@@ -209,6 +211,7 @@ class SpawnerEvents:
             memory_ran_out=attempt.exits.memory_ran_out,
             output_lost=lost,
             exceeded=end.exceeded,
+            terminated=end.terminated or attempt.stop_order.given,
         )
 
     def _note_left_loop(self, attempt: NodeAttempt, end: Exited) -> None:

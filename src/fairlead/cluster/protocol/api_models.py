@@ -105,7 +105,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     preemptions: int
     failures: int
-    run_s: float  # time on devices, starts included
+    run_s: float  # time on devices, starts included, the wait for them not
     # done again after failures, known when the next attempt has loaded; where none follows, lost
     lost_steps: float
     overhead_s: float  # handover of devices, starting, loading, saving, stopping

@@ -221,7 +221,8 @@ class Admission:
                 row.reason = no_place(row, self._state.setup)
                 continue
             self.unplaced.discard(row.id)
-            row.reason = ""
+            row.reason = "" if row.reason.startswith(_NO_PLACE) else row.reason
+            row.drop_reason()
             fitting.append(row)
         if fitting:
             self._learn_job_types(fitting, now)

@@ -61,7 +61,8 @@ class AttemptEnds:
             attempt.lost = True
             for other in attempt.nodes:
                 self._state.fleet.revoke(other, attempt.row.id, attempt.record.attempt, reason)
-            attempt.row.reason, attempt.row.reason_node = reason, node
+            if attempt.row.open and attempt.row.state != "paused":  # else its owner's reason stays
+                attempt.row.reason, attempt.row.reason_node = reason, node
 
     def note_agent_death(self, node: LiveNode) -> None:
         """The agent of a node has died or is silent for good, without having ended its jobs in order. Called

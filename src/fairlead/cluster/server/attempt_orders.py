@@ -251,16 +251,20 @@ class AttemptOrders:
         if leader is not None and leader.wait_s >= 0 and not _reached_a_step(attempt, leader):
             record.wait_s, record.start_s = min(leader.wait_s, now - record.since_s), 0.0
             record.start_s = max(now - record.since_s - overhead_s(record), 0.0)
-        if never_began(attempt):
+        record.no_start = never_began(attempt)
+        if record.no_start:
             row.starts -= 1
             record.why += NEVER_BEGAN
-            record.stop_s = -1.0  # it had nothing to stop
+            # Also where a part of a gang had its devices
+            record.wait_s = record.start_s = record.load_s = record.stop_s = -1.0
         elif leader is not None:
             cost_s = overhead_s(record)
             row.overhead_s += cost_s
             self._steps.count_lost_time(row, cost_s - max(record.wait_s, 0.0))
-        if attempt.ordered and not never_began(attempt):
-            row.run_s += now - record.since_s
+        if attempt.ordered and not record.no_start:
+            wait_s = max(record.wait_s, 0.0)
+            row.run_s += now - record.since_s - wait_s
+            row.wait_s += wait_s
             row.preemptions += attempt.is_preempted
         record.ended_s = now  # last: whoever reads the row meanwhile takes it for ended, and whole
 

@@ -26,10 +26,7 @@ from fairlead.cluster.server.attempt_statuses import (
     was_killed,
 )
 from fairlead.cluster.server.death_judge import DeathDecision, DeathKey
-from fairlead.cluster.store.rows import (
-    AttemptRow,
-    JobRow,
-)
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 MAX_EXTRAPOLATION_S = 4.0  # nothing is expected of a job beyond so much time without news
 
@@ -56,6 +53,9 @@ class Attempt:
     loss: tuple[AttemptEnd, str] = (AttemptEnd.NODE_LOST, AttemptEnd.NODE_LOST)
     statuses: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
+    had_devices: set[str] = field(
+        default_factory=set
+    )  # nodes that said that its ranks there had theirs
     last_report_s: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
     known_until_s: float = math.inf  # cluster's time; what it did later is in no account

@@ -11,6 +11,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import joined, merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.devices_held import has_begun_on_node
 from fairlead.cluster.server.loaded_checkpoint import (
     describe_accepted_begin,
     describe_loaded_checkpoint,
@@ -133,6 +134,8 @@ class ReportIntake:
         if before is not None and before.state != "ended" and status.state == "ended":
             del attempt.statuses[node]  # in the order in which they end: the first one is to blame
         status = attempt.statuses[node] = status if before is None else merge_known(status, before)
+        if has_begun_on_node(status):
+            attempt.had_devices.add(node)
         if node == attempt.first_node:
             attempt.last_report_s = self._state.fleet.nodes[node].observed.seen
             self._note_wait(attempt, status)
@@ -184,7 +187,7 @@ class ReportIntake:
             self._apply_unmanaged(attempt, status)
         elif record.trained_s is None:
             record.trained_s = self._began_to_train_s(attempt, status)
-            row.reason = ""  # whatever went wrong before
+            row.drop_reason()
             self._training.trains(attempt)
             self._state.registry.dirty_attempts[attempt.key] = record
             self._loaded(attempt, status)
@@ -281,7 +284,8 @@ class ReportIntake:
         row, who = attempt.row, attempt.record.loss_accepted
         resumed = self._is_resumed(attempt)
         is_first_word = bool(row.loss_accepted)  # and not the first to a server that was restarted
-        row.reason = row.loss_accepted = ""
+        row.drop_reason()
+        row.loss_accepted = ""
         attempt.record.origin = row.origin = (
             describe_resumed_program(attempt) if resumed else describe_accepted_begin(who)
         )

@@ -99,7 +99,7 @@ class StepAccounting:
         steps that are not."""
         done = kept + row.lost_steps + steps  # in all its device time, wherever that was
         # What starts and stops took is lost anyway
-        trained_s = max(row.run_s - row.overhead_s, 0.0)
+        trained_s = max(row.run_s + row.wait_s - row.overhead_s, 0.0)
         row.lost_steps += steps
         self.count_lost_time(row, trained_s * steps / done if done > 0 else 0.0)
         self._state.registry.dirty_jobs.add(row.id)

@@ -107,13 +107,13 @@ def job_view(
 
 def under_way_s(attempts: Iterable[AttemptRow], now_s: float) -> float:
     """Run time of those of a job that have not ended: one that is being stopped still holds its devices, one
-    that waits for them does not."""
+    that waits for them does not, nor does one that waited for that time."""
     lasts = [
         row
         for row in attempts
         if row.ordered and row.ended_s is None and (row.wait_s >= 0 or row.trained_s is not None)
     ]
-    return sum(max(now_s - row.since_s, 0.0) for row in lasts)
+    return sum(max(now_s - row.since_s - max(row.wait_s, 0.0), 0.0) for row in lasts)
 
 
 def cannot_start(obstacles: Mapping[str, str]) -> str:

@@ -54,6 +54,9 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     preemptions: int = 0
     failures: int = 0
     run_s: float = 0.0
+    wait_s: float = (
+        0.0  # that its starts waited for their devices; part of its overhead, and no run time
+    )
     lost_steps: float = 0.0
     reached_step: float = 0.0  # by its starts since the last one of them was loaded, as was heard
     overhead_s: float = 0.0
@@ -109,6 +112,11 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     def open(self) -> bool:
         """Whether it has not ended yet."""
         return self.state in OPEN_STATES
+
+    def drop_reason(self) -> None:
+        """Whatever was the matter is so no longer. Why it is paused, or has ended, stays."""
+        if self.open and self.state != "paused":
+            self.reason = self.reason_node = ""
 
     @property
     def deadline_s(self) -> float | None:
@@ -191,6 +199,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     loss_accepted: str = ""  # who has it begin with whatever checkpoints there are
     resumes: int = 0  # the attempt whose parked ranks it was ordered to go on with; 0 = none
     origin: str = ""  # what it began from, where that is not what its job had kept
+    no_start: bool = False  # it is over, and never had its devices
     shared_device_s: float = (
         0.0  # of its device-seconds, what the other jobs of packed pairs have had
     )

@@ -41,6 +41,7 @@ class BilledAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_s: float | None = None
     trained_s: float | None = None
     wait_s: float = -1.0
+    no_start: bool = False
     shared_device_s: float = 0.0
 
 
@@ -120,7 +121,7 @@ def add_attempt(
 ) -> None:
     """Add what an attempt is billed: nothing before it is known to have its devices. offset_s: the wall clock
     less the cluster's time."""
-    if not attempt.ordered:
+    if not attempt.ordered or attempt.no_start:
         return
     has_devices = attempt.wait_s >= 0 or attempt.trained_s is not None
     ordered_s = attempt.began_s if attempt.ordered_s is None else attempt.ordered_s
