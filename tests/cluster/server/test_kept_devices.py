@@ -42,12 +42,12 @@ class Cluster:
         self.registry = SimpleNamespace(
             live={7: [self.attempt]}, jobs={7: self.row}, dirty_jobs=set(), totals_of=self._totals
         )
-        self.running = SimpleNamespace(occupied=())
+        self.core = SimpleNamespace(occupied=())
         self.round: Any = SimpleNamespace(attempts={})
         state: Any = SimpleNamespace(
             registry=self.registry,
             round=self.round,
-            scheduler=SimpleNamespace(data=SimpleNamespace(running=self.running)),
+            scheduler=SimpleNamespace(data=self.core),
         )
         self.kept = KeptDevices(state)
 
@@ -138,13 +138,13 @@ def test_the_core_is_told_which_devices_are_occupied() -> None:
     cluster = Cluster()
     cluster.reported_s(103.0)
     assert cluster.told[-1] == DevicesOccupied(103.0, (("a", 0), ("b", 3)))
-    cluster.running.occupied = cluster.told[-1].devices
+    cluster.core.occupied = cluster.told[-1].devices
     cluster.reported_s(106.0)
     assert not any(isinstance(event, DevicesOccupied) for event in cluster.told)
     cluster.left.add("a")
     cluster.reported_s(107.0)
     assert cluster.told[-1] == DevicesOccupied(107.0, (("b", 3),))
-    cluster.running.occupied = (("b", 3),)
+    cluster.core.occupied = (("b", 3),)
     cluster.end(108.0)
     cluster.reported_s(109.0)
     assert cluster.told[-1] == DevicesOccupied(109.0, ())
@@ -159,3 +159,13 @@ def test_devices_that_another_trains_on_are_not_occupied() -> None:
     cluster.registry.live[8] = [other]
     cluster.reported_s(103.0)
     assert cluster.told[-1] == DevicesOccupied(103.0, (("b", 3),))
+
+
+def test_it_is_charged_also_while_there_is_no_round() -> None:
+    cluster = Cluster()
+    cluster.round = None
+    assert cluster.reported_s(103.0) == 3.0
+    assert cluster.reported_s(104.0) == 0.0  # now and then
+    assert cluster.reported_s(106.0) == 3.0
+    cluster.end(107.0)
+    assert cluster.reported_s(109.0) == 1.0

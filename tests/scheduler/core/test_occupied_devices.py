@@ -21,7 +21,8 @@ from fairlead.scheduler.journal import decode, encode
 def devices_of(round_: StartRound, job: int) -> list[int]:
     """The devices of a job in a round, by their ids."""
     row = round_.job_groups[:, 0].tolist().index(job)
-    return round_.devices[round_.offsets[row] : round_.offsets[row + 1]].tolist()
+    devices: list[int] = round_.devices[round_.offsets[row] : round_.offsets[row + 1]].tolist()
+    return devices
 
 
 def occupied(time_s: float, *devices: tuple[str, int]) -> DevicesOccupied:
@@ -85,5 +86,5 @@ def test_it_outlives_a_checkpoint_and_the_journal() -> None:
     core.handle(event)
     other: Scheduler = scheduler("las_aware", a=2)
     restore_into(other.data, take_checkpoint(core.data))
-    assert other.data.running.occupied == (("a", 0),)
+    assert other.data.occupied == (("a", 0),)
     assert devices_of(started_round(handle_all(other, submit(1))), 1) == [1]

@@ -143,6 +143,7 @@ class StopOrder:
         self.reason = ""
         self.spawner_death: SpawnerDeath | None = None  # that it ends with
         self.released_s: float | None = None  # when it left its devices, before its end
+        self.late_ranks: set[int] = set()  # that ended once much of its grace was over
 
     @property
     def given(self) -> bool:

@@ -46,7 +46,6 @@ class NodeAttempt:
         self.launched = False  # has the spawner been told?
         self.state: State = "starting"
         self.reason = ""
-        self._late_ranks: set[int] = set()  # that ended after their grace
         self.directory_problem = ""  # what is wrong with where it saves, as this node sees it
         self.wait = DeviceWait(now)
         self.times = TrainingTimes()
@@ -272,7 +271,7 @@ class NodeAttempt:
         early = not (unmanaged or self.finishing or self.stop_order.given)
         self.exits.note(rank, code, now, early=early)
         if self.stop_order.given and self.stop_order.elapsed_s(now) >= _OF_GRACE * self.grace_s:
-            self._late_ranks.add(rank)
+            self.stop_order.late_ranks.add(rank)
         runs_on = unmanaged and code == 0 and not self.exits.are_all(len(self.assignment.ranks))
         if not runs_on and (not self.hears_rank_0 or rank == 0):
             self.times.pause(now)
@@ -414,7 +413,7 @@ class NodeAttempt:
 
     def _killed_late(self, failure: Failure) -> bool:
         """Return whether it did not end when it was told to: others may have killed it before."""
-        return was_killed(failure) and failure.rank in self._late_ranks
+        return was_killed(failure) and failure.rank in self.stop_order.late_ranks
 
     def _completed(self) -> bool:
         if not self.ended or self.exits.code != 0 or not self.assignment.has_rank_0:

@@ -11,6 +11,8 @@ from fairlead.cluster.server.devices_held import has_had_devices
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
+IDLE_S = 2.0  # between two looks while there is no round
+
 
 class KeptDevices:
     """On the driver's thread.
@@ -27,6 +29,7 @@ class KeptDevices:
         self._charged_s: dict[tuple[AttemptKey, str], float] = {}
         # attempts that are over -> device-seconds that are to be charged
         self._untold: list[tuple[Attempt, float]] = []
+        self._looked_s = 0.0
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: its time after the last report is to be charged."""
@@ -40,15 +43,19 @@ class KeptDevices:
         for node in attempt.nodes:
             self._charged_s.pop((attempt.key, node), None)
 
-    def reported(self, current: LiveRound, now: float) -> Iterator[Event]:
+    def reported(self, current: LiveRound | None, now: float) -> Iterator[Event]:
         """Charge what was kept until now beside the jobs of a round that ends, to jobs and their tenants.
-        Yield what to tell the core."""
+        Yield what to tell the core. current: None = there is no round."""
+        if current is None and now - self._looked_s < IDLE_S:
+            return
+        self._looked_s = now
+        counted = () if current is None else current.attempts
         registry, found = self._state.registry, self._untold
         self._untold = []
         for job, attempts in registry.live.items():
             for attempt in attempts:
                 device_s = 0.0 if attempt.lost else self._charge(attempt, now)
-                if job not in current.attempts:  # else the round counts it
+                if job not in counted:  # else the round counts it
                     found.append((attempt, device_s))
         found = [(attempt, device_s) for attempt, device_s in found if device_s > 0]
         for attempt, device_s in found:
@@ -64,7 +71,7 @@ class KeptDevices:
                 np.array([device_s / len(one.record.devices) for one, device_s in found]),
             )
         core, occupied = self._state.scheduler, self._occupied()
-        if core is not None and core.data.running.occupied != occupied:
+        if core is not None and core.data.occupied != occupied:
             yield DevicesOccupied(now, occupied)
 
     def _charge(self, attempt: Attempt, until_s: float) -> float:

@@ -113,6 +113,7 @@ class RoundClock:
             self._retries.hold(now)
             self._binder.tell()
             self._poll_idle(now)
+            self._reporter.report_kept(None, now)
             return
         if self._is_over(state.round, now):
             self.end_round(now)

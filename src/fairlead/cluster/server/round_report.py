@@ -22,8 +22,7 @@ class RoundReporter:
     def report(self, current: LiveRound, now: float) -> RoundEnded:
         """Return the outcome of a round that ends now; its device time is charged, and so is that of jobs
         which were to leave their devices, of which the core is told."""
-        for news in self._kept.reported(current, now):
-            self._state.emit(news)
+        self.report_kept(current, now)
         shape = current.job_groups.shape
         steps: Floats = np.zeros(shape)
         outcome: Ints = np.full(shape, int(RoundOutcome.RAN), np.int64)
@@ -37,7 +36,7 @@ class RoundReporter:
                 finish_s[u] = min(max(ended_s, current.started_s), now)
             if self._waits(current, members):
                 finish_s[u] = current.started_s
-            self._charge(members, float(finish_s[u]) - current.started_s, current)
+            self._charge(members, float(finish_s[u]), current)
             counted = all(end.outcome is RoundOutcome.RAN for end in over)
             for k, job in enumerate(members):
                 restart_s[u] = max(restart_s[u], _starting_s(current, job, float(finish_s[u])))
@@ -46,6 +45,11 @@ class RoundReporter:
                 end = current.ended.get(job)
                 steps[u, k] = self._steps.count(current.attempts[job], end, counted)
         return RoundEnded(now, current.number, steps, finish_s, outcome, restart_s)
+
+    def report_kept(self, current: LiveRound | None, now: float) -> None:
+        """Charge the time of jobs that keep devices which they were told to leave, and tell the core."""
+        for news in self._kept.reported(current, now):
+            self._state.emit(news)
 
     def _waits(self, current: LiveRound, members: list[int]) -> bool:
         """Return whether no job of a group has its devices, for others that had them have them still."""
@@ -57,15 +61,18 @@ class RoundReporter:
                 return False
         return True
 
-    def _charge(self, members: list[int], lasted_s: float, current: LiveRound) -> None:
-        """Device time goes to the account of its tenant; a packed pair shares it."""
+    def _charge(self, members: list[int], finish_s: float, current: LiveRound) -> None:
+        """Device time goes to the account of its tenant, from when the job had its devices; a packed pair
+        shares it."""
         for job in members:
-            row = current.attempts[job].row
-            device_s = max(lasted_s, 0.0) * row.scale_factor / len(members)
+            row, record = current.attempts[job].row, current.attempts[job].record
+            from_s = max(current.started_s, record.since_s + max(record.wait_s, 0.0))
+            if not current.attempts[job].ordered:  # an earlier attempt of the job has not ended
+                from_s = current.started_s
+            device_s = max(finish_s - from_s, 0.0) * row.scale_factor / len(members)
             row.device_s += device_s
             self._state.registry.totals_of(row.tenant).device_s += device_s
             if len(members) > 1:
-                record = current.attempts[job].record
                 record.shared_device_s += device_s * (len(members) - 1)
                 self._state.registry.dirty_attempts[current.attempts[job].key] = record
 

@@ -30,13 +30,15 @@ class BoundGroup(NamedTuple):
 BoundGroups: TypeAlias = Mapping[int, BoundGroup]  # by rows of the ledger's job groups
 
 
-def device_ids(positions: DevicePositions, cluster: Cluster) -> Ints:
-    """Return the ids of those of these devices that are in a cluster, ascending."""
+def device_mask(positions: DevicePositions, cluster: Cluster) -> Bools:
+    """(devices,) those of a cluster that are among these; positions that are not in it are ignored."""
     nodes = {node.name: (k, node.devices) for k, node in enumerate(cluster.nodes)}
-    known = [(*nodes[name], index) for name, index in positions if name in nodes]
-    at = np.array([(k, index) for k, devices, index in known if 0 <= index < devices], np.int64)
-    node, index = at.reshape(-1, 2).T
-    return np.unique(np.searchsorted(cluster.device_node, node) + index)
+    found = np.zeros(len(cluster.device_node), np.bool_)
+    for name, index in positions:
+        node, devices = nodes.get(name, (0, 0))
+        if 0 <= index < devices:
+            found[np.searchsorted(cluster.device_node, node) + index] = True
+    return found
 
 
 class BoundJobs:

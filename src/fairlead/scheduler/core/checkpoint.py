@@ -151,7 +151,7 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         expected=tuple(s.deferred.expected.items()),
         avoids=tuple(s.running.avoids.items()),
         bound=tuple(s.bound_jobs.devices.items()),
-        occupied=s.running.occupied,
+        occupied=s.occupied,
         elastic=tuple(s.elastic.items()),
     )
 

@@ -70,7 +70,13 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     planning, all_bound = s.planning, s.bound_groups()
     plan, bound = _plan(s, time_s, all_bound)
     resize(s, plan)
-    kept = s.running.place(plan, time_s, bound=bound, weighs_prices=weighs_prices(planning.planner))
+    kept = s.running.place(
+        plan,
+        time_s,
+        bound=bound,
+        occupied=s.occupied,
+        weighs_prices=weighs_prices(planning.planner),
+    )
     for row in all_bound.keys() - bound.keys():
         s.bound_jobs.bind(int(jobs.id[groups.members[row, 0]]), ())
     start_round(jobs, groups, s.running.job_group, s.running.planned)

@@ -116,7 +116,7 @@ def devices_bound(s: SchedulerData, event: DevicesBound) -> list[Command]:
 
 def devices_occupied(s: SchedulerData, event: DevicesOccupied) -> list[Command]:
     """From the next round on other devices are preferred; it causes no decision."""
-    s.running.occupied = event.devices
+    s.occupied = event.devices
     return []
 
 

@@ -56,7 +56,7 @@ def restore_into(s: SchedulerData, state: SchedulerCheckpoint) -> None:
     s.deferred.to_pause = set(state.to_pause)
     s.running.avoids = {job: tuple(nodes) for job, nodes in state.avoids}
     s.bound_jobs = BoundJobs(dict(state.bound))
-    s.running.occupied = tuple((node, index) for node, index in state.occupied)
+    s.occupied = tuple((node, index) for node, index in state.occupied)
     s.elastic = {job: tuple(devices) for job, devices in state.elastic}
     if state.in_force is not None:
         _load_round(s, state.in_force, state, slot)

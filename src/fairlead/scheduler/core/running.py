@@ -17,7 +17,7 @@ from fairlead.scheduler.core.bound_jobs import (
     anew_costs,
     are_on_own_devices,
     as_if_held,
-    device_ids,
+    device_mask,
     find_blocked,
     immovable,
 )
@@ -122,7 +122,6 @@ class ActiveRound:
         )  # job group u holds devices[offsets[u]:offsets[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
-        self.occupied: DevicePositions = ()  # held by programs that were told to leave
         self.remembered = RememberedDevices(preempted_return=preempted_return)
 
     def reported(self) -> int:
@@ -197,10 +196,12 @@ class ActiveRound:
         now_s: float,
         *,
         bound: BoundGroups | None = None,
+        occupied: DevicePositions = (),
         weighs_prices: bool = False,
     ) -> Bools:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices. bound: of which
-        each of the plan can have its devices; weighs_prices: of the policy, see ``BasePolicy``."""
+        each of the plan can have its devices; occupied: by programs that were told to leave;
+        weighs_prices: of the policy, see ``BasePolicy``."""
         running, tradeoffs, bound = self._still_running(), self._tradeoffs(plan), bound or {}
         before, returned = as_if_held(running, plan.job_group, bound)
         if bound:
@@ -223,8 +224,12 @@ class ActiveRound:
         if self.avoids:
             runs = np.isin(group, [*running.group.tolist(), *bound])
             assignment = self._move_away(group, assignment, before, runs, bound)
-        if self.occupied:
-            assignment = self._leave_occupied(group, assignment, before, plan, bound)
+        if occupied:
+            mask, others = device_mask(occupied, self.cluster), self._alternatives(group, before)
+            unmoved, same = np.isin(group, [*bound]), plan.nodes is not None
+            assignment = leave_occupied(
+                assignment, mask, self.topology, others, bound=unmoved, same_nodes=same
+            )
         stays = are_on_own_devices(group, assignment, bound)
         if not stays.all():
             order, slot, group = order[stays], slot[stays], group[stays]
@@ -240,14 +245,13 @@ class ActiveRound:
             self.relative_rate = self._relative_rate(
                 group, slot, assignment.slot, self.relative_rate
             )
-        self.job_group, self.planned = group, planned
-        self.slot, self.offsets, self.devices = (
-            assignment.slot,
-            assignment.offsets,
-            assignment.devices,
-        )
-        self.report_mapping = None
+        self._run(group, planned, assignment)
         return assignment.kept
+
+    def _run(self, group: Ints, planned: Ints, assignment: DeviceAssignment) -> None:
+        self.job_group, self.planned, self.slot = group, planned, assignment.slot
+        self.offsets, self.devices = assignment.offsets, assignment.devices
+        self.report_mapping = None
 
     def _still_running(self) -> PreviousRound:
         """Return the job groups that ran, with their devices, and may go on there without a start."""
@@ -416,35 +420,14 @@ class ActiveRound:
                 if group[row] in bound:
                     continue
                 avoided[row] = avoided[row] | nodes if row in avoided else nodes
-        alternatives = AlternativeTypes(
-            self._speed(group).min(axis=2),
-            self._previous_devices(group, before, np.arange(len(group))),
-        )
+        alternatives = self._alternatives(group, before)
         changed = change_types(assignment, avoided, self.topology, alternatives)
         return move_away(changed, avoided, self.topology, keeps_running=changed.kept & running)
 
-    def _leave_occupied(
-        self,
-        group: Ints,
-        assignment: DeviceAssignment,
-        before: PreviousRound,
-        plan: RoundPlan,
-        bound: BoundGroups,
-    ) -> DeviceAssignment:
-        """The placement with job groups off devices that are not free. group: (rows,) of the ledger."""
-        occupied = np.zeros(len(self.cluster.device_type), np.bool_)
-        occupied[device_ids(self.occupied, self.cluster)] = True
-        alternatives = AlternativeTypes(
+    def _alternatives(self, group: Ints, before: PreviousRound) -> AlternativeTypes:
+        return AlternativeTypes(
             self._speed(group).min(axis=2),
             self._previous_devices(group, before, np.arange(len(group))),
-        )
-        return leave_occupied(
-            assignment,
-            occupied,
-            self.topology,
-            alternatives,
-            bound=np.isin(group, [*bound]),
-            same_nodes=plan.nodes is not None,
         )
 
     def _tradeoffs(self, plan: RoundPlan) -> MoveTradeoffs:

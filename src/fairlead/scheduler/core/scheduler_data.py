@@ -13,7 +13,7 @@ from fairlead.model.job import JobId, RestartCosts
 from fairlead.model.plan import Change, Planner, PlannerState
 from fairlead.model.snapshot import Servers
 from fairlead.model.throughputs import Throughputs
-from fairlead.scheduler.core.bound_jobs import BoundGroups, BoundJobs
+from fairlead.scheduler.core.bound_jobs import BoundGroups, BoundJobs, DevicePositions
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
@@ -91,6 +91,7 @@ class SchedulerData:
     round: RoundStatus
     deferred: DeferredChanges
     bound_jobs: BoundJobs = field(default_factory=BoundJobs)
+    occupied: DevicePositions = ()  # devices that programs hold which were told to leave
     elastic: dict[int, tuple[int, ...]] = field(default_factory=dict)
     # job -> scale factors that it may have, of those that are elastic
     now_s: float = 0.0  # time of the last event
