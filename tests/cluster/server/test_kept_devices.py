@@ -16,7 +16,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.totals = TenantTotals()
-        self.row = SimpleNamespace(id=7, tenant="t", device_s=0.0)
+        self.row = SimpleNamespace(id=7, tenant="t", device_s=0.0, state="preempted")
         self.attempt: Any = SimpleNamespace(
             key=(7, 1),
             row=self.row,
@@ -169,3 +169,15 @@ def test_it_is_charged_also_while_there_is_no_round() -> None:
     assert cluster.reported_s(106.0) == 3.0
     cluster.end(107.0)
     assert cluster.reported_s(109.0) == 1.0
+
+
+def test_devices_of_a_job_that_was_paused_are_occupied_until_it_has_left() -> None:
+    """It is told to stop with the round that is decided now."""
+    cluster = Cluster()
+    cluster.attempt.stopping, cluster.row.state = "", "paused"
+    cluster.reported_s(103.0)
+    assert cluster.told[-1] == DevicesOccupied(103.0, (("a", 0), ("b", 3)))
+    cluster.row.state = "running"
+    cluster.core.occupied = (("a", 0), ("b", 3))
+    cluster.reported_s(104.0)
+    assert cluster.told[-1] == DevicesOccupied(104.0, ())

@@ -1,6 +1,9 @@
 """Devices that programs hold which were told to leave them: job groups get others, where there are any."""
 
+import numpy as np
 import pytest
+from tests import small
+from tests.job_types import job_types
 from tests.scheduler.core.test_changes import pause_jobs
 from tests.scheduler.core.test_scheduler import (
     handle_all,
@@ -10,8 +13,10 @@ from tests.scheduler.core.test_scheduler import (
     submit,
 )
 
+from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.commands import StartRound
 from fairlead.model.events import DevicesOccupied, NodeLost, NodeRecovered
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.checkpoint import take_checkpoint
 from fairlead.scheduler.core.restore import restore_into
 from fairlead.scheduler.core.scheduler import Scheduler
@@ -88,3 +93,16 @@ def test_it_outlives_a_checkpoint_and_the_journal() -> None:
     restore_into(other.data, take_checkpoint(core.data))
     assert other.data.occupied == (("a", 0),)
     assert devices_of(started_round(handle_all(other, submit(1))), 1) == [1]
+
+
+def test_a_job_goes_to_another_type_before_it_waits() -> None:
+    nodes = (Node("a", "v100", 1), Node("k", "k80", 1))
+    slots = SlotType("v100"), SlotType("k80")
+    table = Throughputs(slots, job_types(("net", 1)), np.array([[10.0, 1.0]]))
+    made = small.core(Cluster(nodes), table, "las_aware")
+    now = started_round(handle_all(made, submit(1)))
+    (fast,) = devices_of(now, 1)
+    assert made.data.cluster.accelerators[fast] == "v100"
+    made.handle(occupied(300.0, ("a", 0)))
+    now = started_round(handle_all(made, round_report(now, 360.0, 0.0)))
+    assert devices_of(now, 1) == [1 - fast]

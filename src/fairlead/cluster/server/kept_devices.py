@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -11,6 +12,7 @@ from fairlead.cluster.server.devices_held import has_had_devices
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
+_OFF = (*ENDED_STATES, "paused")
 IDLE_S = 2.0  # between two looks while there is no round
 
 
@@ -103,13 +105,14 @@ class KeptDevices:
         )
 
     def _occupied(self) -> tuple[tuple[str, int], ...]:
-        """Return the devices that attempts keep which were told to stop, and nobody trains on beside them."""
+        """Return the devices that attempts keep which were told to stop, or are about to be, for their owners
+        have taken their jobs off: and nobody trains on beside them."""
         kept, used = set[tuple[str, int]](), set[tuple[str, int]]()
         for attempts in self._state.registry.live.values():
             for attempt in attempts:
                 if not attempt.ordered or not has_had_devices(attempt):
                     continue
-                into = kept if attempt.stopping else used
+                into = kept if attempt.stopping or attempt.row.state in _OFF else used
                 for node, devices in attempt.placement().items():
                     if not attempt.has_left(node):
                         into |= {(node, device) for device in devices}

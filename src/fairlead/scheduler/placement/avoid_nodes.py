@@ -67,7 +67,7 @@ def change_types(
             continue
         if free_devices(result, row, free, avoided[row], topology) is not None:
             continue  # ``move_away`` finds them
-        found = _find_other_type(result, row, free, avoided[row], topology, alternatives)
+        found = find_other_type(result, row, free, avoided[row], topology, alternatives)
         if found is None:
             continue
         slot[row], devices = found
@@ -79,7 +79,7 @@ def change_types(
     return result
 
 
-def _find_other_type(
+def find_other_type(
     assignment: DeviceAssignment,
     row: int,
     free: Bools,

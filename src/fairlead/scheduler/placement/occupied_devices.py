@@ -7,6 +7,7 @@ from fairlead.model.arrays import Bools
 from fairlead.scheduler.placement.avoid_nodes import (
     AlternativeTypes,
     DeviceAssignment,
+    find_other_type,
     free_devices,
 )
 from fairlead.scheduler.placement.records import Topology
@@ -21,9 +22,9 @@ def leave_occupied(
     bound: Bools,
     same_nodes: bool,
 ) -> DeviceAssignment:
-    """The placement with rows moved off occupied devices, where free ones of the same type can take them: on
-    the same node first. A row that has to wait for them otherwise, and had devices of its own on which it can
-    stay, does. Nobody trains on occupied devices, so that no start is lost by a move.
+    """The placement with rows moved off occupied devices, where free ones can take them: on the same node
+    first, then of the same type, then those that they had before, at last of the type on which they are
+    fastest. Nobody trains on occupied devices, so that no start is lost by a move.
 
     occupied: (devices,); bound: (rows,) those that run on these devices or not at all; same_nodes: whether
     the plan names the nodes of each row.
@@ -45,20 +46,15 @@ def leave_occupied(
         found = free_devices(result, row, free, ~own, topology)
         if found is None and not same_nodes:
             found = free_devices(result, row, free, nobody, topology)
-        slot, kept = int(result.slot[row]), False
-        before = alternatives.before.get(row)
-        if found is None and before is not None and not same_nodes:
-            there = before[1]
-            if (
-                len(there) == len(mine)
-                and free[there].all()
-                and alternatives.speed[row, before[0]] > 0
-            ):
-                slot, found, kept = before[0], there, True
+        slot, before = int(result.slot[row]), alternatives.before.get(row)
+        if found is None and not same_nodes:
+            other = find_other_type(result, row, free, nobody, topology, alternatives)
+            slot, found = (slot, None) if other is None else other
         if found is None:
             continue
         free[mine] = usable[mine]
         free[found] = False
         mine[:] = found
-        result.slot[row], result.kept[row] = slot, kept
+        result.slot[row] = slot
+        result.kept[row] = before is not None and np.array_equal(before[1], found)
     return result
