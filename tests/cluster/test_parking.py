@@ -195,7 +195,8 @@ def test_a_device_is_the_next_jobs_while_the_one_before_it_saves(
         until(turns)
         assert any("has left its devices, and saves" in reason for reason in shown)
         used_s = sum(row.device_ms for row in client.accounting().rows) / 1e3 - before_s
-        assert used_s <= time.monotonic() - began
+        # No save, which takes 3 s, is billed beside the job that has its device
+        assert used_s <= time.monotonic() - began + 1.5
         rows = [row for job in folders for row in client.attempts(job) if row.end == "preempted"]
         # Each was saved as it was parked; some have also saved while they trained.
         assert any(row.save_s < 1.0 for row in rows), "it is not the device's time"
