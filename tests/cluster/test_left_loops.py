@@ -129,7 +129,7 @@ def test_a_gang_is_complete_once_all_its_ranks_have_left_their_loops(
         job = _gang(client, here, 12, 12)
         until(lambda: client.job(job).state == "finishing", LIMIT_S)  # rank 0 has ended
         (here / "go").touch()
-        until(lambda: client.job(job).state not in ("running", "finishing"), LIMIT_S)
+        until(lambda: client.job(job).ended_s is not None, LIMIT_S)
         view, (attempt,) = client.job(job), client.attempts(job)
         assert (view.state, view.steps, view.failures) == ("completed", 12, 0)
         assert attempt.why == "ended by itself at step 12 of 1000000"
@@ -165,7 +165,7 @@ def test_a_gang_whose_ranks_leave_their_loops_at_different_steps_is_told(
     uneven = f"left its loops at different steps: rank {least} at step 9, rank {most} at step 10"
     with cluster.client() as client:
         job = _gang(client, tmp_path / "job", first, second, total_steps=total)
-        until(lambda: client.job(job).state not in ("queued", "running", "finishing"), LIMIT_S)
+        until(lambda: client.job(job).ended_s is not None, LIMIT_S)
         view, (attempt,) = client.job(job), client.attempts(job)
         assert (view.state, view.steps, view.failures) == ("completed", first, 0)
         assert attempt.why == view.reason == f"{told}{uneven}"

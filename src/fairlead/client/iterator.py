@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Batch = TypeVar("Batch")
-_PLACE = (
-    "place"  # in the state of a checkpoint: where this rank is, which may not be where rank 0 is
-)
+# In the state of a checkpoint: where this rank is, which may not be where rank 0 is
+_PLACE = "place"
 _LEFT = "left"  # in the state of a checkpoint: the script leaves its loops itself
 Loader: TypeAlias = Union[Iterable[Batch], Callable[[int, int], Iterable[Batch]]]
 
@@ -394,9 +393,8 @@ class Iterator(Generic[Batch]):
         """Set the position to that of the checkpoint."""
         loaded, state = self._lease.loaded, self.loaded_state
         self._epoch, self._position = loaded.loader_epoch, loaded.batches
-        if (
-            loaded.world_size == self.world_size
-        ):  # the data of this rank may have more batches than rank 0's
+        # The data of this rank may have more batches than rank 0's
+        if loaded.world_size == self.world_size:
             self._epoch, self._position = state.get(_PLACE, (self._epoch, self._position))
         self._was_left = _LEFT in state
         if self._lease.step or self._position:

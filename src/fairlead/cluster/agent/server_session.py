@@ -74,9 +74,8 @@ class ServerSession:
         self._token = token
         self._registered = asyncio.Event()
         self._shortage = Shortage()
-        self._waited_for: set[AttemptKey] = (
-            set()
-        )  # ended attempts whose output a report has waited for
+        # Ended attempts whose output a report has waited for
+        self._waited_for: set[AttemptKey] = set()
 
     async def talk(self) -> None:
         """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
