@@ -13,22 +13,13 @@ from tests.cluster.cluster import Running, descendants, running, until
 from fairlead.cluster.protocol.job_spec import JobSpec
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
-
-
 @pytest.fixture
-def cluster(server: Running) -> Iterator[Running]:
-    """The server, and an agent of two nodes."""
-    server.add_agent("host", "v100=2,k80=1", "--simulated-devices")
-    until(lambda: list(states(server).values()) == ["up", "up"])
-    yield server
-    agent = server.agents["host"]
-    if agent.poll() is None:
-        agent.terminate()
-    agent.wait(180.0)
+def cluster(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path) as found:
+        found.add_agent("host", "v100=2,k80=1", "--simulated-devices")
+        with found.client() as client:
+            until(lambda: [one.last_seen_s is not None for one in client.nodes()] == [True, True])
+        yield found
 
 
 def states(cluster: Running) -> dict[str, str]:

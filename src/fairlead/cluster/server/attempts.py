@@ -235,7 +235,7 @@ class Attempt:
     def is_young(self, now: float, limit_s: float) -> bool:
         """Whether it still starts, or has trained for less time than its start took. Unknown for a job
         without the iterator. limit_s: seconds since its order after which it is not young."""
-        ordered_s, trained_s = self.record.began_s, self.record.trained_s
+        ordered_s, trained_s = self.record.since_s, self.record.trained_s
         if self.row.spec.unmanaged or now >= ordered_s + limit_s:
             return False
         return trained_s is None or now - trained_s < trained_s - ordered_s

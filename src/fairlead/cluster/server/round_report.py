@@ -62,19 +62,24 @@ class RoundReporter:
         return True
 
     def _charge(self, members: list[int], finish_s: float, current: LiveRound) -> None:
-        """Device time goes to the account of its tenant, from when the job had its devices; a packed pair
-        shares it."""
+        """Device time goes to the account of its tenant, from when the first of a group had its devices; a
+        packed pair shares it."""
+        from_s = max(current.started_s, min(_devices_since_s(current, job) for job in members))
         for job in members:
             row, record = current.attempts[job].row, current.attempts[job].record
-            from_s = max(current.started_s, record.since_s + max(record.wait_s, 0.0))
-            if not current.attempts[job].ordered:  # an earlier attempt of the job has not ended
-                from_s = current.started_s
             device_s = max(finish_s - from_s, 0.0) * row.scale_factor / len(members)
             row.device_s += device_s
             self._state.registry.totals_of(row.tenant).device_s += device_s
             if len(members) > 1:
                 record.shared_device_s += device_s * (len(members) - 1)
                 self._state.registry.dirty_attempts[current.attempts[job].key] = record
+
+
+def _devices_since_s(current: LiveRound, job: int) -> float:
+    """Return when a job had its devices in a round; at its begin while an earlier attempt has not ended."""
+    attempt = current.attempts[job]
+    waited_s = max(attempt.record.wait_s, 0.0)
+    return attempt.record.since_s + waited_s if attempt.ordered else current.started_s
 
 
 def _starting_s(current: LiveRound, job: int, over_s: float) -> float:
