@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from fairlead.cluster.agent.device_claim import NOT_ENDED
 from fairlead.cluster.protocol.messages import AttemptStatus, Rank
 from fairlead.cluster.server.kept_devices import KeptDevices
 from fairlead.cluster.store.rows import TenantTotals
@@ -181,3 +182,19 @@ def test_devices_of_a_job_that_was_paused_are_occupied_until_it_has_left() -> No
     cluster.core.occupied = (("a", 0), ("b", 3))
     cluster.reported_s(104.0)
     assert cluster.told[-1] == DevicesOccupied(104.0, ())
+
+
+def test_devices_of_an_attempt_that_may_have_begun_are_not_occupied() -> None:
+    """The end of the one before it is told late: it was moved off the device that it had just got."""
+    cluster = Cluster()
+    other = Cluster().attempt
+    other.key, other.stopping, other.stop_ordered_s = (8, 1), "", None
+    other.record.wait_s = -1.0
+    other.placement = lambda: {"a": (0,)}
+    other.leader = AttemptStatus(job=8, attempt=1, state="starting")
+    cluster.registry.live[8] = [other]
+    cluster.reported_s(103.0)
+    assert cluster.told[-1] == DevicesOccupied(103.0, (("b", 3),))
+    other.leader = AttemptStatus(job=8, attempt=1, state="starting", reason=NOT_ENDED)
+    cluster.reported_s(104.0)
+    assert cluster.told[-1] == DevicesOccupied(104.0, (("a", 0), ("b", 3)))

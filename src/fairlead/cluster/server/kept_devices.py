@@ -8,7 +8,7 @@ from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.devices_held import has_had_devices
+from fairlead.cluster.server.devices_held import has_had_devices, waits_for_devices_of_others
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
@@ -106,13 +106,17 @@ class KeptDevices:
 
     def _occupied(self) -> tuple[tuple[str, int], ...]:
         """Return the devices that attempts keep which were told to stop, or are about to be, for their owners
-        have taken their jobs off: and nobody trains on beside them."""
+        have taken their jobs off. Not those of an attempt of which no node says that it waits: it may have
+        just begun there, and ends are told a little late."""
         kept, used = set[tuple[str, int]](), set[tuple[str, int]]()
         for attempts in self._state.registry.live.values():
             for attempt in attempts:
-                if not attempt.ordered or not has_had_devices(attempt):
+                leaves = bool(attempt.stopping) or attempt.row.state in _OFF
+                has_none = not has_had_devices(attempt)
+                waits = has_none if leaves else waits_for_devices_of_others(attempt)
+                if waits or not attempt.ordered:
                     continue
-                into = kept if attempt.stopping or attempt.row.state in _OFF else used
+                into = kept if leaves else used
                 for node, devices in attempt.placement().items():
                     if not attempt.has_left(node):
                         into |= {(node, device) for device in devices}
