@@ -172,16 +172,13 @@ def test_it_is_charged_also_while_there_is_no_round() -> None:
     assert cluster.reported_s(109.0) == 1.0
 
 
-def test_devices_of_a_job_that_was_paused_are_occupied_until_it_has_left() -> None:
-    """It is told to stop with the round that is decided now."""
+def test_devices_that_are_left_in_a_moment_are_not_occupied() -> None:
+    """Whoever got others for that would be moved back a round later."""
     cluster = Cluster()
-    cluster.attempt.stopping, cluster.row.state = "", "paused"
-    cluster.reported_s(103.0)
-    assert cluster.told[-1] == DevicesOccupied(103.0, (("a", 0), ("b", 3)))
-    cluster.row.state = "running"
-    cluster.core.occupied = (("a", 0), ("b", 3))
-    cluster.reported_s(104.0)
-    assert cluster.told[-1] == DevicesOccupied(104.0, ())
+    cluster.reported_s(TOLD_S + 1.0)
+    assert not any(isinstance(event, DevicesOccupied) for event in cluster.told)
+    cluster.reported_s(TOLD_S + 2.0)
+    assert cluster.told[-1] == DevicesOccupied(102.0, (("a", 0), ("b", 3)))
 
 
 def test_devices_of_an_attempt_that_may_have_begun_are_not_occupied() -> None:

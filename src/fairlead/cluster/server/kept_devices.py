@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -12,7 +11,7 @@ from fairlead.cluster.server.devices_held import has_had_devices, waits_for_devi
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
-_OFF = (*ENDED_STATES, "paused")
+MOMENT_S = 2.0  # in which most attempts leave their devices once they are told to stop
 IDLE_S = 2.0  # between two looks while there is no round
 
 
@@ -72,7 +71,7 @@ class KeptDevices:
                 tuple(attempt.record.accelerator for attempt, _ in found),
                 np.array([device_s / len(one.record.devices) for one, device_s in found]),
             )
-        core, occupied = self._state.scheduler, self._occupied()
+        core, occupied = self._state.scheduler, self._occupied(now)
         if core is not None and core.data.occupied != occupied:
             yield DevicesOccupied(now, occupied)
 
@@ -104,19 +103,22 @@ class KeptDevices:
             for one in live.get(job, ())
         )
 
-    def _occupied(self) -> tuple[tuple[str, int], ...]:
-        """Return the devices that attempts keep which were told to stop, or are about to be, for their owners
-        have taken their jobs off. Not those of an attempt of which no node says that it waits: it may have
-        just begun there, and ends are told a little late."""
+    def _occupied(self, now: float) -> tuple[tuple[str, int], ...]:
+        """Return the devices that attempts keep which were told to stop; most leave in a moment, and theirs
+        are not among them. Nor are those of an attempt of which no node says that it waits: it may have just
+        begun there, and ends are told a little late."""
         kept, used = set[tuple[str, int]](), set[tuple[str, int]]()
         for attempts in self._state.registry.live.values():
             for attempt in attempts:
-                leaves = bool(attempt.stopping) or attempt.row.state in _OFF
-                has_none = not has_had_devices(attempt)
-                waits = has_none if leaves else waits_for_devices_of_others(attempt)
-                if waits or not attempt.ordered:
+                if attempt.stopping:
+                    since_s = attempt.stop_ordered_s  # None: by a server before this one
+                    counts = has_had_devices(attempt)
+                    counts &= since_s is None or now - since_s >= MOMENT_S
+                else:
+                    counts = not waits_for_devices_of_others(attempt)
+                if not counts or not attempt.ordered:
                     continue
-                into = kept if leaves else used
+                into = kept if attempt.stopping else used
                 for node, devices in attempt.placement().items():
                     if not attempt.has_left(node):
                         into |= {(node, device) for device in devices}
