@@ -189,16 +189,21 @@ def test_the_folder_of_one_job_is_not_the_storage_of_all(storage: Storage, tmp_p
     until(lambda: client.job(job).state == "completed", LIMIT_S)
 
 
+def pause_saved(client: Client, job: int, checkpoints: Path) -> tuple[int, Path]:
+    """Pause a job once it has trained; return the step that it has kept, and where its checkpoints are."""
+    until(lambda: client.job(job).steps > 5, LIMIT_S)
+    client.pause(job)
+    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)
+    (folder,) = checkpoints.glob(f"{job}-*")
+    return int(client.job(job).saved_step), folder
+
+
 def test_an_owner_accepts_the_loss_of_checkpoints(storage: Storage, tmp_path: Path) -> None:
     _, client, checkpoints = storage
     (job,) = client.submit([saving_job(tmp_path, 1)])
     with pytest.raises(InputError, match="is not paused, and does not wait for its checkpoints"):
         client.resume(job, accept_loss=True)
-    until(lambda: client.job(job).steps > 5, LIMIT_S)
-    client.pause(job)
-    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
-    kept = client.job(job).saved_step
-    (folder,) = checkpoints.glob(f"{job}-*")
+    kept, folder = pause_saved(client, job, checkpoints)
     for path in folder.glob("step-*"):
         shutil.rmtree(path)
     client.resume(job)
@@ -226,11 +231,7 @@ def test_a_job_whose_checkpoints_are_all_damaged_waits_for_its_owner(
 ) -> None:
     _, client, checkpoints = storage
     (job,) = client.submit([saving_job(tmp_path, ranks)])
-    until(lambda: client.job(job).steps > 5, LIMIT_S)
-    client.pause(job)
-    until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
-    kept = client.job(job).saved_step
-    (folder,) = checkpoints.glob(f"{job}-*")
+    kept, folder = pause_saved(client, job, checkpoints)
     for path in folder.glob("step-*"):
         (path / "manifest.json").write_text("{")
     client.resume(job)
