@@ -206,6 +206,106 @@ def test_orders_are_not_pushed_to_a_node_whose_token_was_revoked() -> None:
     with_server(scene)
 
 
+async def ended(call: Any) -> tuple[grpc.StatusCode, str]:
+    return await call.code(), await call.details()
+
+
+def reports(channel: grpc.aio.Channel, token: str = "agent-token") -> Any:
+    """A stream of reports."""
+    metadata = (("authorization", f"Bearer {token}"),)
+    call: Any = channel.stream_stream(f"/{SERVICE}/Report", None, None)
+    return call(metadata=metadata)
+
+
+async def answered(stream: Any, message: NodeReport) -> Orders:
+    await stream.write(msgspec.msgpack.encode(message))
+    return msgspec.msgpack.decode(await stream.read(), type=Orders)
+
+
+def test_reports_are_not_taken_of_a_node_whose_token_was_revoked() -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        assert (await client.report(report())).seq == 1
+        authenticate = handler.authenticate
+        handler.authenticate = lambda token: None  # type: ignore[method-assign]
+        for seq in (2, 2):
+            with pytest.raises(RefusedError, match="no valid token"):
+                await client.report(report(seq=seq))
+        handler.authenticate = authenticate  # type: ignore[method-assign]
+        assert (await client.report(report(seq=3))).seq == 3
+        assert [message.seq for message in handler.seen] == [1, 3]
+
+    with_server(scene)
+
+
+def test_a_node_has_one_stream_of_reports_the_newest() -> None:
+    """Each keeps what has come of a message that is not whole."""
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            streams = [reports(channel) for _ in range(4)]
+            for seq, stream in enumerate(streams):
+                assert (await answered(stream, report(seq=seq))).seq == seq
+            other = reports(channel)
+            assert (await answered(other, report("m"))).seq == 1
+            for stream in streams[:-1]:
+                code, details = await ended(stream)
+                assert code is grpc.StatusCode.UNAVAILABLE
+                assert details == "node 'n': reports in another stream"
+            assert (await answered(streams[-1], report(seq=8))).seq == 8
+            assert (await answered(other, report("n", seq=9))).seq == 9  # of another node now
+            assert (await ended(streams[-1]))[0] is grpc.StatusCode.UNAVAILABLE
+            assert list(server._streams.of_node) == ["n"]
+            await other.done_writing()
+            assert not isinstance(await other.read(), bytes)  # the end
+            assert await other.code() is grpc.StatusCode.OK
+        assert not server._streams.of_node
+
+    with_server(scene)
+
+
+def test_a_report_that_is_refused_does_not_replace_the_stream_of_a_node() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        assert (await client.report(report())).seq == 1
+        async with AgentClient(server.address, "token-of-m", timeout_s=WAIT_S) as other:
+            with pytest.raises(RefusedError, match="is not one for node 'n'"):
+                await other.report(report())
+        mine = server._streams.of_node["n"]
+        assert (await client.report(report(seq=2))).seq == 2
+        assert server._streams.of_node["n"] is mine
+
+    with_server(scene)
+
+
+def test_reports_that_come_at_once_in_many_streams_of_a_node_end_in_order() -> None:
+    """gRPC aborted nothing of what was replaced while it sent an answer."""
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            streams = [reports(channel) for _ in range(8)]
+            for seq, stream in enumerate(streams):
+                await stream.write(msgspec.msgpack.encode(report(seq=seq)))
+            for seq, stream in enumerate(streams):
+                assert msgspec.msgpack.decode(await stream.read(), type=Orders).seq == seq
+            while len(server._streams.of_node) > 1 or sum(one.done() for one in streams) < 7:
+                await asyncio.sleep(0.01)
+            codes = [await one.code() for one in streams if one.done()]
+            assert codes == [grpc.StatusCode.UNAVAILABLE] * 7
+
+    with_server(scene)
+
+
+def test_the_answer_to_a_report_that_was_given_up_is_not_taken_for_that_to_the_next() -> None:
+    async def scene(handler: Handler, server: AgentServer, _: AgentClient) -> None:
+        async with AgentClient(server.address, "agent-token", timeout_s=WAIT_S) as client:
+            assert (await client.report(report(seq=3))).seq == 3
+            given_up = asyncio.ensure_future(client.report(report("slow", seq=4)))
+            await asyncio.sleep(0.05)
+            given_up.cancel()
+            assert (await client.report(report(seq=5))).seq == 5
+
+    with_server(scene)
+
+
 @pytest.mark.parametrize(
     ("node", "error", "sentence"),
     [
@@ -344,9 +444,7 @@ def test_few_messages_of_a_caller_are_received_at_once_and_others_are_not_held_u
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         intake = server._intake
         async with grpc.aio.insecure_channel(server.address) as channel:
-            calls = [
-                begun(channel, "Report", "token-of-n") for _ in range(OF_ONE_CALLER.at_once + 2)
-            ]
+            calls = [begun(channel, "Log", "token-of-n") for _ in range(OF_ONE_CALLER.at_once + 2)]
             for call in calls:
                 await call.wait_for_connection()
             while intake.calls < len(calls):
@@ -355,9 +453,9 @@ def test_few_messages_of_a_caller_are_received_at_once_and_others_are_not_held_u
             async with AgentClient(server.address, "token-of-m", timeout_s=WAIT_S) as other:
                 assert (await other.report(report("m"))).seq == 1
             for call in calls:  # whichever of them are received now
-                await call.write(msgspec.msgpack.encode(report()))
+                await call.write(msgspec.msgpack.encode(CHUNK))
             for call in calls:
-                assert msgspec.msgpack.decode(await call, type=Orders).seq == 1
+                assert msgspec.msgpack.decode(await call, type=LogOffset).offset == 5
         assert (intake.calls, intake.receiving) == (0, 0)
 
     with_server(scene)
@@ -412,6 +510,22 @@ def test_the_end_of_the_server_while_a_message_is_received_is_no_error(
             await server.stop(0.0)
             assert await call.code() is grpc.StatusCode.UNAVAILABLE
         while server._intake.calls:
+            await asyncio.sleep(0.01)
+
+    with_server(scene)
+    assert not caplog.records
+
+
+def test_the_end_of_the_server_while_a_node_has_nothing_to_report_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            stream = reports(channel)
+            assert (await answered(stream, report())).seq == 1
+            await server.stop(0.0)
+            assert await stream.code() is grpc.StatusCode.UNAVAILABLE
+        while server._streams.of_node:
             await asyncio.sleep(0.01)
 
     with_server(scene)

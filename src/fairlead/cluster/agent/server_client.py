@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fairlead.cluster.agent.report_stream import ReportStream
 from fairlead.cluster.protocol.messages import (
     ASSIGNMENT_BYTES,
     SERVICE,
@@ -90,15 +91,17 @@ class AgentClient:
         self.timeout_s = timeout_s
         self._options = [*_OPTIONS, ("grpc.max_receive_message_length", orders_bytes(devices))]
         self._has_answered = False  # so the address and the certificate are right
-        self.use(token)
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
+        self._reports = ReportStream(lambda: self._call("Report")(metadata=self._metadata))
+        self.use(token)
 
     def use(self, token: str) -> None:
         """Call with this token from now on. ConfigError: it cannot be one."""
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise ConfigError("the token: must be of printable ASCII characters, without spaces")
         self._metadata = (("authorization", f"Bearer {token}"),)
+        self._reports.end()
 
     async def open(self) -> "AgentClient":
         """Make the channel, which connects with the first call. ConfigError: the CA file is no good."""
@@ -107,8 +110,9 @@ class AgentClient:
         else:
             trusted = grpc.ssl_channel_credentials(_read(self.ca))
             channel = grpc.aio.secure_channel(self.address, trusted, options=self._options)
-        for name in ("Register", "Report", "Log", "Metrics"):
+        for name in ("Register", "Log", "Metrics"):
             self._calls[name] = channel.unary_unary(f"/{SERVICE}/{name}", None, None)
+        self._calls["Report"] = channel.stream_stream(f"/{SERVICE}/Report", None, None)
         self._calls["Watch"] = channel.unary_stream(f"/{SERVICE}/Watch", None, None)
         self._channel = channel
         return self
@@ -118,6 +122,7 @@ class AgentClient:
         if self._channel is not None:
             channel, self._channel = self._channel, None
             self._calls.clear()
+            self._reports.end()
             await channel.close(None)
 
     async def __aenter__(self) -> "AgentClient":
@@ -134,8 +139,19 @@ class AgentClient:
         return welcome
 
     async def report(self, message: NodeReport) -> Orders:
-        """Heartbeat and renewal."""
-        return await self._unary("Report", message, _ORDERS)
+        """Heartbeat and renewal. One report at a time."""
+        try:
+            reply = await self._reports.ask(msgspec.msgpack.encode(message), self.timeout_s)
+        except grpc.aio.AioRpcError as problem:
+            raise self._error(problem) from None
+        except TimeoutError:
+            raise ServerUnreachableError(
+                f"{self.address}: deadline exceeded (no answer within {self.timeout_s:g} s)"
+            ) from None
+        if reply is None:
+            raise ServerUnreachableError(f"{self.address}: has ended the stream of reports")
+        self._has_answered = True
+        return _decode(_ORDERS, reply)
 
     async def log(self, message: LogChunk) -> LogOffset:
         """A piece of output."""

@@ -25,6 +25,7 @@ from fairlead.cluster.front.message_intake import (
     MessageIntake,
 )
 from fairlead.cluster.front.messages import PublishedOrders
+from fairlead.cluster.front.report_streams import ReportStreams
 from fairlead.cluster.front.request_timeout import HANDSHAKE_TIMEOUT_S
 from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
@@ -124,6 +125,7 @@ class AgentServer:
         self.largest = largest
         self._audit = audit
         self._intake = MessageIntake()
+        self._streams = ReportStreams()
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -165,14 +167,15 @@ class AgentServer:
         token is looked at. Who calls does not notice."""
         handler = self.handler
         unary = grpc.stream_unary_rpc_method_handler
+        streamed = grpc.stream_stream_rpc_method_handler
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
                 "Register": unary(self._unary(Register, self._register)),
-                "Report": unary(self._unary(NodeReport, self._of_node(handler.report))),
                 "Log": unary(self._unary(LogChunk, self._of_node(handler.log))),
                 "Metrics": unary(self._unary(MetricChunk, self._of_node(handler.metrics))),
-                "Watch": grpc.stream_stream_rpc_method_handler(self._watch),
+                "Report": streamed(self._reports),
+                "Watch": streamed(self._watch),
             },
         )
 
@@ -223,9 +226,31 @@ class AgentServer:
             raise InputError("the message did not become whole in time") from None
         except IntakeFullError:
             raise TooManyError("too many messages that do not become whole; try again") from None
-        except grpc.aio.BaseError:
-            raise TooManyError("the server ends") from None
         return data if isinstance(data, bytes) else b""  # EOF
+
+    async def _reports(self, _messages: object, context: _Context) -> None:
+        """Answer the reports of a node one by one, until it has no more."""
+        decoder = msgspec.msgpack.Decoder(NodeReport)
+        caller: Caller | None = None
+        message: Any = NodeReport
+        try:
+            with self._streams.open() as stream:
+                caller = self._admit(context)
+                data: Any = await self._receive(context, caller)
+                while isinstance(data, bytes):
+                    message = decode(decoder, data)
+                    self._check_enrolled(message.node, caller)
+                    orders = await self.handler.report(message)
+                    stream.reported(message.node)
+                    await context.write(msgspec.msgpack.encode(orders))
+                    data = await stream.next(context.read)
+                    caller = self._admit(context)  # not revoked since
+            return
+        except Exception as problem:
+            refusal = _refusal(problem)
+        if refusal[0] in _NO_RIGHTS:
+            await self._note_refusal(context, caller, message, refusal[1])
+        await _abort(context, refusal)
 
     async def _watch(self, _messages: object, context: _Context) -> AsyncIterator[bytes]:
         decoder = msgspec.msgpack.Decoder(WatchRequest)
@@ -341,6 +366,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (StaleError, grpc.StatusCode.ABORTED),
     (TooManyError, grpc.StatusCode.UNAVAILABLE),
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
+    (grpc.aio.BaseError, grpc.StatusCode.UNAVAILABLE),  # the server ends
 )
 _NO_RIGHTS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _shortage = Shortage()

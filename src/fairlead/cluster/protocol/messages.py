@@ -10,8 +10,10 @@ the user ``agent`` enrols nodes: an agent registers with it once, and is given a
 other calls need.
 
 - ``Register(Register) -> Welcome``
-- ``NodeReport(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
-  ``heartbeat_s``, as the newest answer says, and whenever something changes on the node.
+- ``Report(stream of NodeReport) -> stream of Orders``, an answer to each: heartbeat, progress and renewal of
+  leases in one. Sent every ``heartbeat_s``, as the newest answer says, and whenever something changes on the
+  node. Any refusal ends the stream, and so does a newer one of the same node. A stream, for a call for each
+  report costs the server four times as much.
 - ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
 - ``Log(LogChunk) -> LogOffset``: output of ranks, as it grows; the server keeps it where its owner may
   read it.
