@@ -32,6 +32,7 @@ from fairlead.client.rank_sync import (
     SingleRankSync,
 )
 from fairlead.client.save_problem import SaveProblem, save_problem
+from fairlead.client.save_schedule import SaveSchedule
 from fairlead.client.script_state import ScriptState, write_loader_state
 from fairlead.client.step_count import StepCount
 from fairlead.client.storage import own_access
@@ -110,10 +111,7 @@ class RankZero:
         directory = environment.checkpoint_dir or state.directory
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), environment.job) if directory else None
-        self._saved_step = 0
-        self._save_s = 0.0
-        self._saved_at = monotonic()
-        self._retry_at = -inf
+        self._saves = SaveSchedule()
         self._step = -1  # not known yet
         self._marked = -1  # the total of which the newest checkpoint says that no more are needed
         self._finishing = False  # the loop is over, the script is not
@@ -137,8 +135,8 @@ class RankZero:
 
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None:
         """Training goes on from this step; ``change``: with another batch size and total than at first."""
-        self._step = self._saved_step = step
-        self._saved_at = monotonic()
+        self._step = step
+        self._saves.loaded(step)
         lost = -1 if self._steps is None else self._steps.resume_from(step)
         _, attempt, job = _origin(self._found)
         self._link.send(Loaded(self._environment.attempt, step, load_s, lost, job, attempt))
@@ -198,8 +196,7 @@ class RankZero:
             self._not_saved(problem)
             return False
         self._link.save_problem = SaveProblem("")
-        self._saved_step, self._save_s = manifest.step, monotonic() - began
-        self._saved_at = monotonic()
+        self._saves.saved(manifest.step, monotonic() - began)
         self._found = manifest
         self._mark(manifest)
         return True
@@ -214,12 +211,12 @@ class RankZero:
             return now, UNREACHABLE_STEP
         if self._environment.socket:
             return now + POLL_S, UNREACHABLE_STEP
-        due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
+        due = self._saves.due_at(self._link.checkpoint_s)
         return min(now + CLOCK_POLL_S, due), UNREACHABLE_STEP
 
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The last word to the agent. reason: why it is over, where it is not completed."""
-        if step != self._saved_step and (self._store is not None or not completed):
+        if step != self._saves.step and (self._store is not None or not completed):
             self._end_unsaved(step, completed, reason)
         self._finishing = completed
         tell = self._link.finish_and_stay if completed else self._link.finish
@@ -262,11 +259,11 @@ class RankZero:
         why = f" ({problem})" if problem else ""
         where = f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
         left = self._left() if self._store is not None else ""
-        lost = f"step {step} {where}, and the work since step {self._saved_step} is"
+        lost = f"step {step} {where}, and the work since step {self._saves.step} is"
         if completed:
             print_to_log(f"warning: {lost} done again if this process is stopped before its end")
             return
-        self._link.deliver_progress(step, self._saved_step, self._save_s)
+        self._link.deliver_progress(step, self._saves.step, self._saves.save_s)
         self._link.deliver(self._end_of(step, completed, reason))
         self.close()
         leave(EXIT_IO, f"{lost} lost" + (f"; {left}" if left.endswith(_UNSEEN) else ""))
@@ -313,7 +310,7 @@ class RankZero:
 
     def _end_of(self, step: int, completed: bool, reason: str) -> RankEnded:
         return RankEnded(
-            self._environment.attempt, step, self._saved_step, self._save_s, completed, reason
+            self._environment.attempt, step, self._saves.step, self._saves.save_s, completed, reason
         )
 
     def close(self) -> None:
@@ -347,16 +344,16 @@ class RankZero:
         return Decision("go")
 
     def _save_is_due(self, now: float) -> bool:
-        if self._step == self._saved_step:
+        if self._step == self._saves.step:
             self._link.save_requested = False
             return False
-        due = self._link.save_requested or now >= self._saved_at + self._link.checkpoint_s
-        return due and now >= self._retry_at
+        link = self._link
+        return self._saves.is_due(now, link.checkpoint_s, requested=link.save_requested)
 
     def _partial(self, step: int, again: bool = False) -> str:
         """A folder for the parts of a checkpoint of this step; ``""``: none is needed, or can be made.
         again: though there is one of this step."""
-        if self._store is None or (step == self._saved_step and not again):
+        if self._store is None or (step == self._saves.step and not again):
             return ""
         try:
             return str(self._store.begin(step))
@@ -371,8 +368,7 @@ class RankZero:
     def _not_saved(self, problem: SaveProblem) -> None:
         self._link.save_problem = problem
         wait_s = min(RETRY_S, self._link.checkpoint_s)
-        self._retry_at = monotonic() + wait_s
-        self._saved_at = min(self._saved_at, self._retry_at - self._link.checkpoint_s)
+        self._saves.retry_after(wait_s, self._link.checkpoint_s)
         print_to_log(
             f"warning: no checkpoint of step {self._step}: {problem.why}; {self._left()}, "
             f"next attempt in {wait_s:.0f} s"
@@ -385,11 +381,11 @@ class RankZero:
         except (
             OSError
         ):  # they are away, or the storage is out of order: that is not that there are none
-            step = self._saved_step
+            step = self._saves.step
             return f"the one of step {step}{_UNSEEN}" if step else "there is none"
-        if self._saved_step not in steps:
-            self._saved_step = max(steps, default=0)
-        step = self._saved_step
+        if self._saves.step not in steps:
+            self._saves.step = max(steps, default=0)
+        step = self._saves.step
         return f"the one of step {step} stays" if step in steps else "there is none"
 
     def _take_lock(self, store: Checkpoints) -> None:
@@ -422,7 +418,7 @@ class RankZero:
             leave(EXIT_MAY_NOT_RUN, self._link.refused or "the lease ran out while ranks waited")
 
     def _progress(self, now: float, step: int, at_once: bool = False) -> None:
-        self._link.send_progress(now, step, self._saved_step, self._save_s, at_once)
+        self._link.send_progress(now, step, self._saves.step, self._saves.save_s, at_once)
 
 
 class OtherRank:

@@ -22,6 +22,7 @@ from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
 from fairlead.cluster.agent.node_token import NodeToken
 from fairlead.cluster.agent.options import AgentOptions
+from fairlead.cluster.agent.output_sender import OutputSender
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.rank_server import RankConnections, RankServer
 from fairlead.cluster.agent.report_pace import ReportPace
@@ -227,7 +228,7 @@ class Agent:
             clock=self._health.clock,
             memory=self._memory,
             trials=self._trials,
-            logs=self._logs,
+            output=OutputSender(self._options.node, self._client, reports, self._logs),
             record=record,
             cleared=self._spawner.cleared,
             token=self._token,

@@ -7,12 +7,12 @@ import time
 
 from fairlead.cluster.agent.backoff import Backoff
 from fairlead.cluster.agent.health import ClockSkew
-from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import AgentFiles, remove_old
 from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
 from fairlead.cluster.agent.node_token import NodeToken
 from fairlead.cluster.agent.options import AgentOptions
+from fairlead.cluster.agent.output_sender import OutputSender
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import (
@@ -25,14 +25,12 @@ from fairlead.cluster.agent.server_client import (
     UnknownTokenError,
 )
 from fairlead.cluster.agent.start_trials import StartTrials
-from fairlead.cluster.protocol.messages import AttemptKey, Orders, WatchRequest, Welcome
+from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
 from fairlead.cluster.shortage import Shortage
 from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _SEND_TIMEOUT_S = 2.0  # for the server to take output; files may grow meanwhile
-_LAST_OUTPUT_TIMEOUT_S = 2.0  # for the output of attempts that have ended, before that is reported
-_LEAST_OUTPUT_TIMEOUT_S = 1.0  # of these seconds, the first time
 _LAST_REPORT_TIMEOUT_S = 2.0  # for the last report
 
 _log = logging.getLogger(__name__)
@@ -52,7 +50,7 @@ class ServerSession:
         clock: ClockSkew,
         memory: PositionMemory,
         trials: StartTrials,
-        logs: Logs,
+        output: OutputSender,
         record: AgentFiles,
         cleared: tuple[str, ...],
         token: NodeToken,
@@ -68,14 +66,12 @@ class ServerSession:
         self._memory = memory
         self._halted = ""  # why the server gives no orders
         self._trials = trials
-        self._logs = logs
+        self._output = output
         self._record = record
         self._cleared = cleared
         self._token = token
         self._registered = asyncio.Event()
         self._shortage = Shortage()
-        # Ended attempts whose output a report has waited for
-        self._waited_for: set[AttemptKey] = set()
 
     async def talk(self) -> None:
         """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
@@ -110,7 +106,7 @@ class ServerSession:
         await backoff.sleep()
 
     async def _register(self) -> None:
-        await self._tell_last_output()
+        await self._output.send_of_ended(self._pace)
         asked = time.monotonic()
         welcome: Welcome = await self._client.register(self._reports.registration())
         if welcome.token:
@@ -151,7 +147,7 @@ class ServerSession:
         await self._pace.wait_gap()
 
     async def _report(self, *, is_last: bool = False) -> None:
-        await self._tell_last_output()
+        await self._output.send_of_ended(self._pace)
         waiting = self._pace.begin()
         asked = time.monotonic()
         try:
@@ -163,30 +159,6 @@ class ServerSession:
         self._follow(orders, asked)
         self._trials.begin(orders.check)
         self._pace.answered(waiting, orders)
-
-    async def _tell_last_output(self) -> None:
-        """Whoever sees that a job has ended finds all its output where the server takes it in time, and all
-        that it has reported (see ``NodeReports``). A server that was away for a while hears of ends as early
-        as this node registers. No report waits so long for it that the node would be taken for suspect: much
-        that was reported takes many of them (``NodeReports.next`` holds the end back meanwhile)."""
-        new = self._reports.new_ends
-        is_first, self._waited_for = not new <= self._waited_for, new
-        if new:
-            least_s = _LEAST_OUTPUT_TIMEOUT_S if is_first else 0.0
-            most_s = max(self._pace.spare_s(time.monotonic()), least_s)
-            with contextlib.suppress(
-                TimeoutError,
-                ServerUnreachableError,
-                RegisterAgainError,
-                RefusedError,
-                TooLargeError,
-            ):
-                async with asyncio.timeout(min(most_s, _LAST_OUTPUT_TIMEOUT_S)):
-                    told = await self._send_output()
-                    while not told:  # the value of a trial is its last one
-                        incarnation = self._reports.incarnation
-                        client, node = self._client, self._options.node
-                        told = await self._logs.send_metrics(client, node, incarnation)
 
     def _follow(self, orders: Orders, asked: float | None) -> None:
         before = self._node.orders.seq
@@ -233,17 +205,12 @@ class ServerSession:
                     ),
                 ):
                     async with asyncio.timeout(_SEND_TIMEOUT_S):
-                        done = await self._send_output()
+                        done = await self._output.send()
                         if self._reports.new_ends:  # one may have waited for that
                             self._pace.wake()
             with self._shortage.outlasts():
-                self._logs.tidy(time.monotonic())
+                self._output.tidy()
             await asyncio.sleep(_LOGS_S if done else 0.0)
-
-    async def _send_output(self) -> bool:
-        """Returns whether all has been told."""
-        incarnation = self._reports.incarnation
-        return await self._logs.send(self._client, self._options.node, incarnation)
 
     async def farewell(self, *, in_order: bool) -> None:
         """The server shall hear at once how its jobs ended, and that it ends in order; their leases, and its
@@ -253,5 +220,5 @@ class ServerSession:
             TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError
         ):
             async with asyncio.timeout(_LAST_REPORT_TIMEOUT_S):
-                await self._send_output()
+                await self._output.send()
                 await self._report(is_last=True)

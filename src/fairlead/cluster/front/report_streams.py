@@ -14,17 +14,17 @@ class ReportStreams:
     """Used on one thread (the event loop's)."""
 
     def __init__(self) -> None:
-        self.of_node: dict[str, ReportStream] = {}
+        self.of_node: dict[str, NodeStream] = {}
 
-    def open(self) -> "ReportStream":
+    def open(self) -> "NodeStream":
         """Return the stream that the current task answers."""
-        return ReportStream(self.of_node)
+        return NodeStream(self.of_node)
 
 
-class ReportStream:
+class NodeStream:
     """A context manager: in the block the stream counts as one of its node."""
 
-    def __init__(self, of_node: "dict[str, ReportStream]") -> None:
+    def __init__(self, of_node: "dict[str, NodeStream]") -> None:
         self._of_node = of_node
         self._node = ""
         self._is_replaced = False
@@ -61,7 +61,7 @@ class ReportStream:
         if self._waiting is not None:  # gRPC cannot end a call while it sends an answer
             self._waiting.cancel()
 
-    def __enter__(self) -> "ReportStream":
+    def __enter__(self) -> "NodeStream":
         return self
 
     def __exit__(self, *_: object) -> None:
