@@ -49,6 +49,7 @@ class Cluster:
             registry=self.registry,
             round=self.round,
             scheduler=SimpleNamespace(data=self.core),
+            clock=SimpleNamespace(restored_s=TOLD_S + 20.0),
         )
         self.kept = KeptDevices(state)
 
@@ -195,3 +196,19 @@ def test_devices_of_an_attempt_that_may_have_begun_are_not_occupied() -> None:
     other.leader = AttemptStatus(job=8, attempt=1, state="starting", reason=NOT_ENDED)
     cluster.reported_s(104.0)
     assert cluster.told[-1] == DevicesOccupied(104.0, (("a", 0), ("b", 3)))
+
+
+def test_a_server_that_was_started_anew_charges_the_rest_of_a_grace() -> None:
+    """It knows that the job was to leave, not since when."""
+    cluster = Cluster()
+    cluster.attempt.stop_ordered_s, cluster.attempt.saved_before_s = None, 0.0
+    cluster.saving(0.0)
+    assert cluster.reported_s(TOLD_S + 30.0) == 10.0
+    cluster.end(TOLD_S + 32.0)
+    assert cluster.reported_s(TOLD_S + 40.0) == 2.0
+
+
+def test_who_was_not_told_to_stop_keeps_nothing() -> None:
+    cluster = Cluster()
+    cluster.attempt.stop_ordered_s, cluster.attempt.stopping = None, ""
+    assert cluster.reported_s(TOLD_S + 30.0) == 0.0

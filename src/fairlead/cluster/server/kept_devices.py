@@ -79,6 +79,8 @@ class KeptDevices:
         """Return the device-seconds for which an attempt has kept devices since it was told to stop, or
         charged last. A pair that keeps a device has half of it each."""
         since_s = attempt.stop_ordered_s
+        if since_s is None and attempt.stopping:  # by a server before this one, nobody knows when
+            since_s = self._state.clock.restored_s
         if since_s is None or not has_had_devices(attempt):
             return 0.0
         leader, device_s = attempt.leader, 0.0
