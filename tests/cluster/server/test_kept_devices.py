@@ -109,6 +109,19 @@ def test_a_round_that_counts_the_job_is_not_counted_again() -> None:
     assert cluster.reported_s(110.0) == 0.0
 
 
+def test_a_job_that_was_given_fewer_devices_is_charged_for_those_that_it_keeps_beside_them() -> (
+    None
+):
+    """The round counts as many as it has now."""
+    cluster = Cluster()
+    cluster.round.attempts[7] = SimpleNamespace(record=SimpleNamespace(devices=(0,)))
+    assert cluster.reported_s(TOLD_S + 4.0) == 2.0  # of two devices half
+    assert cluster.row.device_s == cluster.totals.device_s == 4.0
+    cluster.end(TOLD_S + 6.0)
+    assert cluster.reported_s(TOLD_S + 10.0) == 1.0
+    assert cluster.totals.device_s == 6.0
+
+
 def test_nothing_is_charged_for_an_attempt_without_devices_or_of_a_lost_node() -> None:
     waits, lost, old = Cluster(), Cluster(), Cluster()
     waits.attempt.record.wait_s = -1.0

@@ -35,12 +35,10 @@ class KeptDevices:
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: its time after the last report is to be charged."""
         del failure
-        current, ended_s = self._state.round, attempt.record.ended_s
-        in_round = current is not None and attempt.row.id in current.attempts
+        ended_s = attempt.record.ended_s
         if ended_s is not None:
             device_s = self._charge(attempt, ended_s)
-            if not in_round:
-                self._untold.append((attempt, device_s))
+            self._untold.append((attempt, device_s * _uncounted(attempt, self._state.round)))
         for node in attempt.nodes:
             self._charged_s.pop((attempt.key, node), None)
 
@@ -50,14 +48,12 @@ class KeptDevices:
         if current is None and now - self._looked_s < IDLE_S:
             return
         self._looked_s = now
-        counted = () if current is None else current.attempts
         registry, found = self._state.registry, self._untold
         self._untold = []
-        for job, attempts in registry.live.items():
+        for attempts in registry.live.values():
             for attempt in attempts:
                 device_s = 0.0 if attempt.lost else self._charge(attempt, now)
-                if job not in counted:  # else the round counts it
-                    found.append((attempt, device_s))
+                found.append((attempt, device_s * _uncounted(attempt, current)))
         found = [(attempt, device_s) for attempt, device_s in found if device_s > 0]
         for attempt, device_s in found:
             attempt.row.device_s += device_s
@@ -125,3 +121,12 @@ class KeptDevices:
                     if not attempt.has_left(node):
                         into |= {(node, device) for device in devices}
         return tuple(sorted(kept - used))
+
+
+def _uncounted(attempt: Attempt, current: LiveRound | None) -> float:
+    """Return the part of an attempt's devices that a round does not count: it counts as many as the job was
+    given there, also while an earlier attempt of the job keeps more."""
+    own = None if current is None else current.attempts.get(attempt.row.id)
+    if own is None:
+        return 1.0
+    return max(1.0 - len(own.record.devices) / len(attempt.record.devices), 0.0)
