@@ -149,40 +149,59 @@ class ViewBuilder:
 
     def displayed_state(self, row: JobRow) -> JobState:
         """The state of a job as it is shown."""
-        return self._displayed(row)[0]
+        return self._standing(row, row.state)[0]
 
     def _displayed(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
         state = row.state  # the driver may end the job while this is found out
+        displayed_state, ended_s = self._standing(row, state)
         if state not in OPEN_STATES:
-            return state, row.ended_s, row.reason
+            return displayed_state, ended_s, row.reason
         if self._state.halted:  # nothing starts, moves or ends, whatever its node does
-            return state, None, f"as an older copy of the state has it; {HALTED}"
+            return displayed_state, None, f"as an older copy of the state has it; {HALTED}"
+        if ended_s is not None:
+            return displayed_state, ended_s, row.reason if state in ON_DEVICES else ""
+        reason = self._silent(row) or self._reason(row, state)
+        if not reason and displayed_state != state and not self._is_lost(row):
+            reason = "takes part again in the next round"
+        return displayed_state, None, reason
+
+    def _standing(self, row: JobRow, state: JobState) -> tuple[JobState, float | None]:
+        """State and end, as they are shown. state: of the row. Asked of thousands of jobs at once."""
+        if state not in OPEN_STATES:
+            return state, row.ended_s
+        if self._state.halted:
+            return state, None
+        if state in ON_DEVICES and self._is_lost(row):
+            return row.off_devices, None
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
-        waits = state not in (*ON_DEVICES, "paused")
-        reason = (
-            row.stall
-            or self._end(row)
-            or self._obstacle(row)
-            or self._directory(row)
-            or (self._admission.why_held(row) if waits else "")
-            or (self._admission.why_waits(row) if waits else "")
-            or (self._out_of_use(row) if waits and row.reason in _OLD_REASONS else "")
-            or row.reason
-            or self._handover(row)
-        )
-        reason = self._next_try(row, reason) or reason
-        reason = _beginning(row, reason)
-        silent = self._silence(row) or self._pinning.reason(row.id)
+        if over is None or self._silent(row):
+            return state, None
+        if over.completed:  # paused just now, perhaps
+            return "completed", over.time_s
+        return (row.off_devices if state in ON_DEVICES else state), None
+
+    def _is_lost(self, row: JobRow) -> bool:
+        """Return whether the newest attempt of a job is lost."""
         attempt = self._state.registry.newest(row.id)
-        if state in ON_DEVICES and attempt is not None and attempt.lost:
-            return row.off_devices, None, silent or reason
-        if over is not None and over.completed and not silent:  # paused just now, perhaps
-            return "completed", over.time_s, row.reason if state in ON_DEVICES else ""
-        if state not in ON_DEVICES or over is None or silent:
-            return state, None, silent or reason
-        return row.off_devices, None, reason or "takes part again in the next round"
+        return attempt is not None and attempt.lost
+
+    def _silent(self, row: JobRow) -> str:
+        """Return why nothing is known of a job now; "" = it is."""
+        return self._silence(row) or self._pinning.reason(row.id)
+
+    def _reason(self, row: JobRow, state: JobState) -> str:
+        """Return why an open job is in this state, "" = there is no more to say."""
+        waits = state not in (*ON_DEVICES, "paused")
+        reason = row.stall or self._end(row) or self._obstacle(row) or self._directory(row)
+        if waits:
+            reason = reason or self._admission.why_held(row) or self._admission.why_waits(row)
+            if row.reason in _OLD_REASONS:
+                reason = reason or self._out_of_use(row)
+        reason = reason or row.reason or self._handover(row)
+        reason = self._next_try(row, reason) or reason
+        return _beginning(row, reason)
 
     def _next_try(self, row: JobRow, reason: str) -> str:
         """After how many failures a job is tried again, when, and why it failed; "" = it did not fail, or
