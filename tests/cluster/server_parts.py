@@ -14,6 +14,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.kept_devices import KeptDevices
+from fairlead.cluster.server.kept_waiters import KeptWaiters
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.node_watch import NodeWatch
 from fairlead.cluster.server.options import LiveOptions
@@ -128,5 +129,6 @@ class AttemptParts:
             binder=nobody,
             retries=nobody,
             has_capacity=lambda: False,
+            kept=KeptWaiters(state, lambda row: {}),
             precede=lambda: None,
         )

@@ -16,6 +16,7 @@ from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.job_notices import JobNotices
 from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.kept_devices import KeptDevices
+from fairlead.cluster.server.kept_waiters import KeptWaiters
 from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.server.node_service import NodeService
@@ -291,5 +292,6 @@ def _round_clock(
         binder=ProgramDevices(state, attempts.starts.can_suspend),
         retries=jobs.retries,
         has_capacity=jobs.admission.has_capacity,
+        kept=KeptWaiters(state, jobs.admission.rates),
         precede=precedence.take,
     )

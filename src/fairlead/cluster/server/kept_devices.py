@@ -7,11 +7,11 @@ import numpy as np
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.devices_held import has_had_devices, waits_for_devices_of_others
+from fairlead.cluster.server.devices_held import has_had_devices
+from fairlead.cluster.server.kept_waiters import occupied_devices
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.model.events import DevicesKept, DevicesOccupied, Event
 
-MOMENT_S = 2.0  # in which most attempts leave their devices once they are told to stop
 IDLE_S = 2.0  # between two looks while there is no round
 
 
@@ -67,7 +67,7 @@ class KeptDevices:
                 tuple(attempt.record.accelerator for attempt, _ in found),
                 np.array([device_s / len(one.record.devices) for one, device_s in found]),
             )
-        core, occupied = self._state.scheduler, self._occupied(now)
+        core, occupied = self._state.scheduler, tuple(sorted(occupied_devices(registry, now)))
         if core is not None and core.data.occupied != occupied:
             yield DevicesOccupied(now, occupied)
 
@@ -100,27 +100,6 @@ class KeptDevices:
             for job, _ in attempt.colocated
             for one in live.get(job, ())
         )
-
-    def _occupied(self, now: float) -> tuple[tuple[str, int], ...]:
-        """Return the devices that attempts keep which were told to stop; most leave in a moment, and theirs
-        are not among them. Nor are those of an attempt of which no node says that it waits: it may have just
-        begun there, and ends are told a little late."""
-        kept, used = set[tuple[str, int]](), set[tuple[str, int]]()
-        for attempts in self._state.registry.live.values():
-            for attempt in attempts:
-                if attempt.stopping:
-                    since_s = attempt.stop_ordered_s  # None: by a server before this one
-                    counts = has_had_devices(attempt)
-                    counts &= since_s is None or now - since_s >= MOMENT_S
-                else:
-                    counts = not waits_for_devices_of_others(attempt)
-                if not counts or not attempt.ordered:
-                    continue
-                into = kept if attempt.stopping else used
-                for node, devices in attempt.placement().items():
-                    if not attempt.has_left(node):
-                        into |= {(node, device) for device in devices}
-        return tuple(sorted(kept - used))
 
 
 def _uncounted(attempt: Attempt, current: LiveRound | None) -> float:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.devices_held import waits_for_devices_of_others
+from fairlead.cluster.server.kept_waiters import MOMENT_S, KeptWaiters, are_being_left
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -68,6 +70,7 @@ class RoundClock:
         binder: Binder,
         retries: Holder,
         has_capacity: Callable[[], bool],
+        kept: KeptWaiters,
         precede: Callable[[], None],
     ) -> None:
         """has_room: whether a job waits that could run on free devices; precede: holds up questions while a
@@ -80,6 +83,7 @@ class RoundClock:
         self._binder = binder
         self._retries = retries
         self._has_capacity = has_capacity
+        self._kept = kept
         self._precede = precede
         # After a restart of the server, until when the end of a round waits for nodes to come back:
         self._returned_s = 0.0  # any of them
@@ -139,10 +143,13 @@ class RoundClock:
         state.emit(report)
 
     def end_soon(self) -> None:
-        """The core wants the round to end; where nodes are still coming back, at the first chance."""
-        self.end_round(self._state.now_s())
-        if self._state.round is not None:
-            self._state.round.length_s = 0.0
+        """The core wants the round to end; where devices are being left, or nodes are still coming back, at
+        the first chance."""
+        current, now = self._state.round, self._state.now_s()
+        if current is not None:
+            current.due_s = now
+            if self._is_over(current, now):
+                self.end_round(now)
 
     def _expects_nodes(self, current: LiveRound, now: float) -> bool:
         """Whether nodes that the core reckons with may still come back from a restart of the server."""
@@ -168,6 +175,10 @@ class RoundClock:
         capacity = self._finds_capacity(current, now)
         if not capacity and now < current.end_s:
             return False
+        if now < current.end_s + MOMENT_S and are_being_left(self._state.registry, now):
+            return False  # they would be given away, and may be kept
+        if now >= current.due_s:
+            return True
         limit_s = (1 if capacity else MAX_ROUND_S) * current.length_s
         return self._costs.is_applied() or not self._begins(current, now, limit_s)
 
@@ -175,20 +186,23 @@ class RoundClock:
         """Whether an attempt of the round is young. limit_s: seconds since its order, and since the beginning
         of the round, after which none is."""
         return now < current.started_s + limit_s and any(
-            job not in current.ended and attempt.is_young(now, limit_s)
+            job not in current.ended
+            and attempt.is_young(now, limit_s)
+            and not waits_for_devices_of_others(attempt)  # else there is no start to be lost
             for job, attempt in current.attempts.items()
         )
 
     def _finds_capacity(self, current: LiveRound, now: float) -> bool:
         """Whether the round has lasted long enough to be ended early, and a job waits that could run on free
-        devices; as it was when that was asked last, unless it may have changed since."""
+        devices; as it was when that was asked last."""
         state, early_s = self._state, self._state.early_s
         wait_s = min(early_s, 1.0)  # it takes milliseconds to find out
-        if not state.capacity_changed or now - current.started_s < early_s:
+        if now - current.started_s < early_s:
             return False
         if now - self._asked_s >= wait_s:
             self._asked_s = now
-            state.capacity_changed = self._found_capacity = self._has_capacity()
+            state.capacity_changed = state.capacity_changed and self._has_capacity()
+            self._found_capacity = state.capacity_changed or self._kept.could_run_elsewhere()
         return self._found_capacity
 
     def _poll_idle(self, now: float) -> None:
