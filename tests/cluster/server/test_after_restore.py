@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-from tests.cluster.server_nodes import ADMIN, engine_nodes
+import pytest
+from tests.cluster.server_nodes import ADMIN, compared, engine_nodes
 
+from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.backup import back_up, restore
 from fairlead.cluster.store.failures import Backoff
@@ -105,3 +108,22 @@ def test_a_job_that_fits_again_does_not_go_on_saying_that_it_fits_nowhere(tmp_pa
         two.register()
         cluster.until(lambda: two.jobs == {job})
         assert cluster.job(job).reason == ""
+
+
+def test_no_end_is_forecast_while_nothing_is_started(tmp_path: Path) -> None:
+    """The nodes come back, and jobs with them: it was said that these never end as it is."""
+    directory, backup = tmp_path / "state", tmp_path / "backup"
+    with engine_nodes(directory, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        job = cluster.submit(total_steps=10)
+        cluster.until(lambda: (job, 1) in node.statuses)
+        back_up(directory, backup)
+    restore(backup, directory, replace=True)
+    with engine_nodes(directory, LONG_S) as cluster:
+        assert cluster.job(job).no_end == "nothing starts"
+        explanation = cluster.service.explain(ADMIN, job)
+        assert "Nothing is started for" in " ".join(explanation.facts)
+        assert (explanation.no_end, explanation.forecast_kind) == ("nothing starts", "")
+        with pytest.raises(ConflictError, match=r"^nothing is started for .*; ask again then$"):
+            compared(cluster, WhatIf(add_nodes={"v100": 1}))

@@ -100,6 +100,24 @@ def test_a_backup_notes_its_age_and_its_author_and_leaves_nothing_else(tmp_path:
     assert last_backup(tmp_path / "state") is None
 
 
+def test_a_restored_cluster_has_no_newer_backup_than_the_one_that_it_was_made_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was noted as one of that moment, which would have silenced the alert."""
+    with Store(tmp_path / "state") as store:
+        fill(store, range(3))
+        assert call("backup", store.directory, tmp_path / "out.backup") == 0
+    made = last_backup(tmp_path / "state")
+    assert made is not None
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 1e6)
+    assert call("restore", tmp_path / "out.backup", tmp_path / "new") == 0
+    restored = last_backup(tmp_path / "new")
+    assert restored is not None
+    assert restored.commit == made.commit
+    assert restored.time_s <= made.time_s
+
+
 def test_a_damaged_state_is_not_backed_up(tmp_path: Path) -> None:
     with Store(tmp_path / "state") as store:
         fill(store, range(30))

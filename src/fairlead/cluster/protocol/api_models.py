@@ -36,6 +36,7 @@ NoEnd: TypeAlias = Literal[
     "node unhealthy",
     "being ended",
     "waits for storage",
+    "nothing starts",
     "rate unknown",
 ]
 NO_END: dict[NoEnd, str] = {
@@ -47,6 +48,7 @@ NO_END: dict[NoEnd, str] = {
     "node unhealthy": "it runs on outside the rounds, on a node that is given no jobs",
     "being ended": "its processes are being ended, and it starts again",
     "waits for storage": "nobody knows when its checkpoints can be reached",
+    "nothing starts": "nothing is started until nothing of before can run any more",
     "rate unknown": "its rate is not known, neither stated nor measured yet",
 }
 # How a job stands to its deadline; "" = it has none. "open": nothing is forecast of it; "out of reach": not

@@ -44,6 +44,7 @@ _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("node unhealthy", "runs on a node that is given no jobs"),
     ("being ended", "is being ended, and starts again"),
     ("waits for storage", "cannot reach its checkpoints"),
+    ("nothing starts", "is not started until nothing of before can run any more"),
     ("rate unknown", "has no rate yet, stated or measured"),
     ("finishing", "is past the last step and has not ended"),
     ("overdue", "has run for longer than its steps take"),

@@ -21,6 +21,7 @@ from fairlead.cluster.server.explanation_source import (
     enumerate_parts,
     waits_for_devices,
 )
+from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.node_condition import condition, lacking_nodes
 from fairlead.cluster.server.parked import is_part, parked_on
 from fairlead.cluster.server.silence import silence_of_stopping
@@ -191,14 +192,20 @@ def _passed(reader: Reader, holding: AllocatedDevices) -> str:
     return f" (next: {reader.names(holding.next)})" if holding.next else ""
 
 
+def nothing_starts(fleet: Fleet) -> str:
+    """Return for how long no node is given a job, and why; "" = nodes are."""
+    if not fleet.is_on_hold:
+        return ""
+    left_s = max(fleet.hold.until - fleet.monotonic(), 0.0)
+    return f"nothing is started for {duration(left_s)}: {fleet.hold.reason}"
+
+
 def _next_decision(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """When it is decided anew, and what that waits for."""
     source = reader.source
     current = source.state.round
-    if source.state.fleet.is_on_hold:
-        hold = source.state.fleet.hold
-        left_s = max(hold.until - source.state.fleet.monotonic(), 0.0)
-        return f"Nothing is started for {duration(left_s)}: {hold.reason}."
+    if on_hold := nothing_starts(source.state.fleet):
+        return f"{on_hold[0].upper()}{on_hold[1:]}."
     if current is None:
         return (
             "No round is in force."

@@ -30,6 +30,7 @@ class ForecastObstacles:
     runs_outside_rounds: bool
     being_ended: bool  # by its agent
     waits_for_storage: bool
+    on_hold: bool  # nothing is started for a while: no node may be used yet
     rate_known: bool
 
     @property
@@ -51,6 +52,8 @@ class ForecastObstacles:
             return "being ended"
         if self.waits_for_storage:
             return "waits for storage"
+        if self.on_hold:
+            return "nothing starts"
         return "" if self.rate_known else "rate unknown"
 
 
@@ -66,6 +69,7 @@ def forecast_obstacles(cluster: ClusterState, job: int, state: JobState) -> Fore
         runs_outside_rounds=runs_outside_rounds(cluster, newest),
         being_ended=bool(ended_by_agent(cluster.fleet, newest)),
         waits_for_storage=row is not None and found_no_storage(row, newest),
+        on_hold=cluster.fleet.is_on_hold,
         rate_known=row is None or not is_rate_unknown(cluster, row),
     )
 

@@ -48,6 +48,7 @@ from fairlead.cluster.server.deadline_forecasts import (
 )
 from fairlead.cluster.server.explain import explanation_facts
 from fairlead.cluster.server.explain_placement import changed_s, nodes_changed_s
+from fairlead.cluster.server.explain_waiting import nothing_starts
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
 from fairlead.cluster.server.forecast_input import (
     ForecastInput,
@@ -199,6 +200,8 @@ class Forecasting:
             raise StoreError(self._state.halted)
         if self._state.setup is None:
             raise ConflictError(NO_NODES)
+        if on_hold := nothing_starts(self._state.fleet):
+            raise ConflictError(f"{on_hold}; ask again then")
         asked_at = time.monotonic()
         with self._questions_in_turn.turn_of(caller.user) as waiting:
             self._questions.start()

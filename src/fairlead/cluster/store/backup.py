@@ -125,7 +125,8 @@ def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
         finally:  # where the state has been set aside it stays: without it a server would begin an empty one
             if not (there or unfinished) or (directory / NAME).exists():
                 _remove(partial)
-        note(directory, verified.newest)
+        newest = verified.newest  # when the backup was made only the file's name may say
+        note(directory, newest, newest.time_s)
     return verified
 
 
@@ -171,7 +172,7 @@ def _pieces(file: BinaryIO, directory: Path, newest: Commit) -> Iterator[bytes]:
     with file:
         while piece := file.read(_CHUNK_BYTES):
             yield piece
-    note(directory, newest)
+    note(directory, newest, time.time())
 
 
 def receive(pieces: Iterable[bytes], out: Path) -> Verified:
@@ -364,9 +365,9 @@ def _owned(directory: Path) -> Iterator[None]:
         os.close(locked)
 
 
-def note(directory: Path, commit: Commit) -> None:
-    """Record a backup, for questions about the age of the last one."""
-    known = LastBackup(time_s=time.time(), commit=commit.number)
+def note(directory: Path, commit: Commit, time_s: float) -> None:
+    """Record a backup, for questions about the age of the last one. time_s: wall clock, when it was made."""
+    known = LastBackup(time_s=time_s, commit=commit.number)
     partial = directory / f"{LAST_BACKUP_FILE}.{os.getpid()}"
     try:
         partial.write_bytes(msgspec.json.encode(known))
