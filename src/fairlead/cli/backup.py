@@ -68,7 +68,7 @@ def backup(
         raise ConfigError(f"{out}: is a directory; name the file to write")
     if len(paths) == 2:
         verified = backups.back_up(paths[0], out)
-        backups.note(paths[0], verified.newest)
+        backups.note(paths[0], verified.newest, time.time())
         _note(paths[0], "backup", f"to {out.absolute()}")
     else:
         with connection(server, token_file, ca) as client:
