@@ -96,6 +96,13 @@ def test_a_job_whose_devices_another_has_not_left_says_so(tmp_path: Path) -> Non
             cluster.job(second).reason
             == "waits for its devices, which another job has not left yet"
         )
+        rows = cluster.service.engine.state.registry.jobs
+        cluster.do(lambda: setattr(rows[second], "reason", "failed: KeyError: 'a'"))
+        assert (
+            cluster.job(second).reason
+            == "waits for its devices, which another job has not left yet"
+        )
+        cluster.do(lambda: setattr(rows[second], "reason", ""))
         node.end(first, 1, exit_code=0)
         node.statuses[second, 1] = AttemptStatus(
             job=second, attempt=1, state="starting", wait_s=0.1

@@ -199,7 +199,7 @@ class ViewBuilder:
             reason = reason or self._admission.why_held(row) or self._admission.why_waits(row)
             if row.reason in _OLD_REASONS:
                 reason = reason or self._out_of_use(row)
-        reason = reason or row.reason or self._handover(row)
+        reason = reason or self._handover(row) or row.reason
         reason = self._next_try(row, reason) or reason
         return _beginning(row, reason)
 
