@@ -1,75 +1,14 @@
-"""Nobody is sent to devices that are being left before it shows whether they are kept, nor waits there while
-others are free."""
+"""Nobody waits for devices that another keeps while others are free."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.agent.device_claim import NOT_ENDED
 from fairlead.cluster.protocol.messages import AttemptStatus
-from fairlead.cluster.server import kept_waiters, round_clock
+from fairlead.cluster.server import kept_waiters
 from fairlead.cluster.server.kept_waiters import KeptWaiters
-
-LONG_S = 10_000.0
-
-
-def _moment(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr(kept_waiters, "MOMENT_S", seconds)
-    monkeypatch.setattr(round_clock, "MOMENT_S", seconds)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[EngineNodes]:
-    with engine_nodes(tmp_path, LONG_S) as found:
-        yield found
-
-
-def _full(cluster: EngineNodes) -> tuple[PlayedNode, int, int]:
-    """A node of one device, the job that trains there, and one that waits."""
-    one = cluster.node("one")
-    one.register()
-    first = cluster.submit()
-    cluster.until(lambda: one.jobs == {first})
-    cluster.begin(one, first)
-    second = cluster.submit()
-    return one, first, second
-
-
-def _wanted(node: PlayedNode) -> set[int]:
-    """The jobs that a node is to hold; what it is told to leave it keeps."""
-    return {assignment.job for assignment in node.say().desired}
-
-
-@pytest.mark.parametrize("how", ["cancel", "pause"])
-def test_a_device_is_given_away_once_it_has_been_left(
-    cluster: EngineNodes, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    _moment(monkeypatch, LONG_S)
-    one, first, second = _full(cluster)
-    cluster.silence(one)  # but for what is said here
-    getattr(cluster.service, how)(ADMIN, first)
-    cluster.until(lambda: first not in _wanted(one))
-    for _ in range(20):
-        cluster.do(lambda: None)
-        assert not _wanted(one)
-    one.end(first, 1, step=10, saved_step=10, loaded_step=0)
-    cluster.until(lambda: _wanted(one) == {second})
-
-
-def test_a_device_that_is_kept_is_given_away_where_there_is_no_other(
-    cluster: EngineNodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _moment(monkeypatch, 0.1)
-    one, first, second = _full(cluster)
-    cluster.silence(one)
-    cluster.service.cancel(ADMIN, first)
-    state = cluster.service.engine.state
-    cluster.until(lambda: state.round is not None and second in state.round.attempts)
-    assert one.statuses[first, 1].state == "running"
 
 
 class Waiting:
@@ -104,7 +43,7 @@ class Waiting:
             has_left=lambda node: False,
         )
 
-    def could_run_elsewhere(self, free: int = 1) -> bool:
+    def could_run_elsewhere(self, here: int = 1, free: int = 1) -> bool:
         def node(name: str, devices: int) -> Any:
             return SimpleNamespace(name=name, accelerator="v100", devices=devices)
 
@@ -114,7 +53,7 @@ class Waiting:
             bound_devices=self.bound,
             now_s=lambda: self.now,
             fleet=SimpleNamespace(
-                monotonic=lambda: 0.0, nodes={"a": node("a", 1), "b": node("b", free)}
+                monotonic=lambda: 0.0, nodes={"a": node("a", here), "b": node("b", free)}
             ),
         )
         return KeptWaiters(state, lambda row: self.rates).could_run_elsewhere()
@@ -130,6 +69,10 @@ def test_who_waits_for_a_kept_device_while_another_is_free_could_run_there(
     waiting: Waiting,
 ) -> None:
     assert waiting.could_run_elsewhere()
+
+
+def test_a_device_that_one_keeps_and_another_waits_for_is_taken_once(waiting: Waiting) -> None:
+    assert waiting.could_run_elsewhere(here=2, free=0)
 
 
 def test_it_could_not_without_a_free_device_that_it_can_run_on(waiting: Waiting) -> None:

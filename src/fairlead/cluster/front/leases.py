@@ -327,6 +327,7 @@ def _without_progress(leased: AttemptStatus) -> tuple[object, ...]:
     """Return the parts of an attempt's status of which the driver must hear at once."""
     return (
         leased.state,
+        leased.state == "starting" and bool(leased.reason),  # it waits for another to leave
         leased.loaded_step >= 0,
         leased.address,
         leased.batch,

@@ -30,21 +30,6 @@ def occupied_devices(registry: JobRegistry, now: float) -> _Devices:
     return kept - used
 
 
-def are_being_left(registry: JobRegistry, now: float) -> bool:
-    """Return whether attempts hold devices that were told to leave them a moment ago. Whoever decides upon
-    these devices now cannot know whether they become free."""
-    return any(
-        attempt.stopping
-        and attempt.ordered
-        and not attempt.lost
-        and _was_just_told(attempt, now)
-        and has_had_devices(attempt)
-        and _held(attempt)
-        for attempts in registry.live.values()
-        for attempt in attempts
-    )
-
-
 class KeptWaiters:
     """Finds jobs that wait for devices which others keep. On the driver's thread."""
 
@@ -87,11 +72,10 @@ class KeptWaiters:
 
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use that no attempt has or is to have."""
-        taken = Counter(
-            node
-            for attempts in self._state.registry.live.values()
-            for node, _ in set().union(*map(_held, attempts))
-        )
+        held = _Devices()
+        for attempts in self._state.registry.live.values():
+            held.update(*map(_held, attempts))  # one may wait for what another keeps
+        taken = Counter(node for node, _ in held)
         now = self._state.fleet.monotonic()
         free = Counter[str]()
         for node in self._state.fleet.nodes.values():

@@ -1,7 +1,6 @@
 """The round in force."""
 
 from dataclasses import dataclass, field
-from math import inf
 
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.model.arrays import Ints
@@ -30,7 +29,6 @@ class LiveRound:
     job_groups: Ints  # (groups, width) job ids, -1 = none
     attempts: dict[int, Attempt]  # job -> its attempt in this round
     ended: dict[int, EndedAttempt] = field(default_factory=dict)  # of those that are over
-    due_s: float = inf  # when the core asked for its end
 
     @staticmethod
     def of(command: StartRound, attempts: dict[int, Attempt]) -> "LiveRound":
@@ -45,8 +43,8 @@ class LiveRound:
 
     @property
     def end_s(self) -> float:
-        """When it is over at the latest, but for jobs that still start."""
-        return min(self.started_s + self.length_s, self.due_s)
+        """When it is over at the latest."""
+        return self.started_s + self.length_s
 
     @property
     def nodes(self) -> set[str]:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.devices_held import waits_for_devices_of_others
-from fairlead.cluster.server.kept_waiters import MOMENT_S, KeptWaiters, are_being_left
+from fairlead.cluster.server.kept_waiters import KeptWaiters
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -143,13 +143,10 @@ class RoundClock:
         state.emit(report)
 
     def end_soon(self) -> None:
-        """The core wants the round to end; where devices are being left, or nodes are still coming back, at
-        the first chance."""
-        current, now = self._state.round, self._state.now_s()
-        if current is not None:
-            current.due_s = now
-            if self._is_over(current, now):
-                self.end_round(now)
+        """The core wants the round to end; where nodes are still coming back, at the first chance."""
+        self.end_round(self._state.now_s())
+        if self._state.round is not None:
+            self._state.round.length_s = 0.0
 
     def _expects_nodes(self, current: LiveRound, now: float) -> bool:
         """Whether nodes that the core reckons with may still come back from a restart of the server."""
@@ -175,10 +172,6 @@ class RoundClock:
         capacity = self._finds_capacity(current, now)
         if not capacity and now < current.end_s:
             return False
-        if now < current.end_s + MOMENT_S and are_being_left(self._state.registry, now):
-            return False  # they would be given away, and may be kept
-        if now >= current.due_s:
-            return True
         limit_s = (1 if capacity else MAX_ROUND_S) * current.length_s
         return self._costs.is_applied() or not self._begins(current, now, limit_s)
 

@@ -41,9 +41,8 @@ from fairlead.cluster.server.cancellation import cancel_job
 from fairlead.cluster.server.durable_answers import DurableAnswers
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.held_jobs import is_held_at_first
-from fairlead.cluster.server.lost_work import lost_by_drain
+from fairlead.cluster.server.lost_work import lost_by_drain, lost_by_pause
 from fairlead.cluster.server.options import LiveOptions
-from fairlead.cluster.server.pausing import pause
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.retention import Retention
 from fairlead.cluster.server.runtime_options import RuntimeOptions
@@ -64,7 +63,7 @@ from fairlead.cluster.store.rows import AttemptRow, JobRow, NodeRow, UserRow
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.tokens import check_name, check_tenant
 from fairlead.errors import ConfigError, StoreError
-from fairlead.model.events import JobsReweighted
+from fairlead.model.events import JobsPaused, JobsReweighted
 from fairlead.policies import registry
 
 _Result = TypeVar("_Result")
@@ -242,8 +241,21 @@ class Service:
 
     def pause(self, caller: Caller, job: int) -> list[str]:
         """It saves, stops, and waits to be resumed. Returns sentences about work that is lost."""
-        interrupted = self.forecasting.forecaster.track_record.interrupted
-        return self._on_open(caller, job, lambda row: pause(self.engine, row, interrupted))
+        return self._on_open(caller, job, self._pause)
+
+    def _pause(self, row: JobRow) -> list[str]:
+        if row.state == "paused":
+            return []
+        engine = self.engine
+        waits = engine.parts.jobs.retries.storage.reasons()
+        lost = lost_by_pause(engine.state, row, waits)
+        row.state, row.reason = "paused", "paused by its owner"
+        engine.state.registry.dirty_jobs.add(row.id)
+        self.forecasting.forecaster.track_record.interrupted(row.id)
+        if not engine.parts.jobs.admission.is_outside(row.id):
+            now = engine.state.now_s()
+            engine.state.emit(JobsPaused(now, np.array([row.id]), True))
+        return lost
 
     def resume(self, caller: Caller, job: int, accept_loss: bool = False) -> None:
         """A paused job takes part again; with ``accept_loss`` also one that waits for its checkpoints."""
