@@ -563,3 +563,20 @@ def test_the_front_listens_once_it_knows_who_may_call(tmp_path: Path) -> None:
         await serving
 
     asyncio.run(scene())
+
+
+def test_the_driver_hears_at_once_of_a_job_that_waits_for_what_another_keeps() -> None:
+    nodes, told = Nodes(window=1), list[Any]()
+    nodes.table.forward = told.append
+    nodes.publish("a", 1)
+
+    def changed(seq: int, reason: str) -> bool:
+        held = AttemptStatus(job=1, attempt=1, state="starting", reason=reason)
+        nodes.table.report(NodeReport(node="a", incarnation="one", seq=seq, holds=(held,)))
+        return bool(told[-1].changed)
+
+    assert changed(1, "")
+    assert not changed(2, "")
+    assert changed(3, "what ran there before has not ended")
+    assert not changed(4, "what ran there before has not ended")
+    assert changed(5, "")
