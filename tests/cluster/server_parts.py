@@ -14,13 +14,12 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.kept_devices import KeptDevices
-from fairlead.cluster.server.kept_waiters import KeptWaiters
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.node_watch import NodeWatch
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.parked import ParkedPrograms
 from fairlead.cluster.server.report_intake import ReportIntake
-from fairlead.cluster.server.round_clock import RoundClock
+from fairlead.cluster.server.round_clock import CapacityChecks, RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.standbys import Standbys
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -128,7 +127,6 @@ class AttemptParts:
             costs=nobody,
             binder=nobody,
             retries=nobody,
-            has_capacity=lambda: False,
-            kept=KeptWaiters(state, lambda row: {}),
+            capacity=CapacityChecks(for_waiting=lambda: False, for_misplaced=lambda: False),
             precede=lambda: None,
         )

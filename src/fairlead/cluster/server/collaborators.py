@@ -34,7 +34,7 @@ from fairlead.cluster.server.restart_costs import (
 from fairlead.cluster.server.retries import Retries
 from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.rollback_detection import RollbackDetector
-from fairlead.cluster.server.round_clock import RoundClock
+from fairlead.cluster.server.round_clock import CapacityChecks, RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.round_starter import RoundStarter
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
@@ -291,7 +291,9 @@ def _round_clock(
         costs=attempts.costs,
         binder=ProgramDevices(state, attempts.starts.can_suspend),
         retries=jobs.retries,
-        has_capacity=jobs.admission.has_capacity,
-        kept=KeptWaiters(state, jobs.admission.rates),
+        capacity=CapacityChecks(
+            for_waiting=jobs.admission.has_capacity,
+            for_misplaced=KeptWaiters(state, jobs.admission.rates).could_run_elsewhere,
+        ),
         precede=precedence.take,
     )

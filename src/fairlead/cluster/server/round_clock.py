@@ -1,11 +1,10 @@
 """The clock of the rounds: they end, at their time or before it, and a standstill is noticed."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.devices_held import waits_for_devices_of_others
-from fairlead.cluster.server.kept_waiters import KeptWaiters
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -56,6 +55,13 @@ class Binder(Protocol):
         """Tell the core what it does not know yet, before it decides."""
 
 
+class CapacityChecks(NamedTuple):
+    """Whether the next round would have free devices for jobs."""
+
+    for_waiting: Callable[[], bool]  # that have none
+    for_misplaced: Callable[[], bool]  # that were given some which others keep
+
+
 class RoundClock:
     """On the driver's thread."""
 
@@ -69,12 +75,10 @@ class RoundClock:
         costs: CostLearner,
         binder: Binder,
         retries: Holder,
-        has_capacity: Callable[[], bool],
-        kept: KeptWaiters,
+        capacity: CapacityChecks,
         precede: Callable[[], None],
     ) -> None:
-        """has_room: whether a job waits that could run on free devices; precede: holds up questions while a
-        round is reported and decided."""
+        """precede: holds up questions while a round is reported and decided."""
         self._state = state
         self._reporter = reporter
         self._steps = steps
@@ -82,8 +86,7 @@ class RoundClock:
         self._costs = costs
         self._binder = binder
         self._retries = retries
-        self._has_capacity = has_capacity
-        self._kept = kept
+        self._capacity = capacity
         self._precede = precede
         # After a restart of the server, until when the end of a round waits for nodes to come back:
         self._returned_s = 0.0  # any of them
@@ -194,8 +197,8 @@ class RoundClock:
             return False
         if now - self._asked_s >= wait_s:
             self._asked_s = now
-            state.capacity_changed = state.capacity_changed and self._has_capacity()
-            self._found_capacity = state.capacity_changed or self._kept.could_run_elsewhere()
+            state.capacity_changed = state.capacity_changed and self._capacity.for_waiting()
+            self._found_capacity = state.capacity_changed or self._capacity.for_misplaced()
         return self._found_capacity
 
     def _poll_idle(self, now: float) -> None:
