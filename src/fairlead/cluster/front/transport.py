@@ -53,6 +53,7 @@ KEEPALIVE_TIMEOUT_MS = 5_000
 _Message = TypeVar("_Message")
 _Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 _Handle: TypeAlias = Callable[[Any], Awaitable[Any]]
+_Refusal: TypeAlias = tuple[grpc.StatusCode, str]
 _CalledBy: TypeAlias = Callable[[Any, Caller], Awaitable[Any]]
 REPEAT_S = 60.0  # after which the same problem of the store is written to the log again
 _log = logging.getLogger(__name__)
@@ -248,9 +249,7 @@ class AgentServer:
             return
         except Exception as problem:
             refusal = _refusal(problem)
-        if refusal[0] in _NO_RIGHTS:
-            await self._note_refusal(context, caller, message, refusal[1])
-        await _abort(context, refusal)
+        await self._refuse(context, caller, message, refusal)
 
     async def _watch(self, _messages: object, context: _Context) -> AsyncIterator[bytes]:
         decoder = msgspec.msgpack.Decoder(WatchRequest)
@@ -267,6 +266,12 @@ class AgentServer:
             return
         except Exception as problem:
             refusal = _refusal(problem)
+        await self._refuse(context, caller, message, refusal)
+
+    async def _refuse(
+        self, context: _Context, caller: Caller | None, message: Any, refusal: _Refusal
+    ) -> NoReturn:
+        """End a stream; lack of rights is written into the audit log. message: as of ``_note``."""
         if refusal[0] in _NO_RIGHTS:
             await self._note_refusal(context, caller, message, refusal[1])
         await _abort(context, refusal)
@@ -380,13 +385,13 @@ _METHODS: dict[type[Any], str] = {
 }
 
 
-async def _abort(context: _Context, refusal: tuple[grpc.StatusCode, str]) -> NoReturn:
+async def _abort(context: _Context, refusal: _Refusal) -> NoReturn:
     """Outside of the handling of what went wrong, so that gRPC does not log that too."""
     await context.abort(*refusal)
     raise AssertionError("abort() does not return")
 
 
-def _refusal(problem: Exception) -> tuple[grpc.StatusCode, str]:
+def _refusal(problem: Exception) -> _Refusal:
     """Return the status and sentence for the caller. What went wrong inside is for the log alone."""
     for kind, code in _CODES:
         if isinstance(problem, kind):
